@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sbert.cli.options import INPUT, RESULTS, ROWS, SOURCES, add_options, at_least, is_input, load, progress, read, real
 from sbert.cli.output import Line, shortest, show
 from sbert.data import read_texts
-from sbert.storage import user_cache
+from sbert.storage.folders import user_cache
 from sbert.storage.hub import OWN, resolve
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def _cache_path(path: str, *settings: str | None) -> Path | None:
         return None
     name = re.sub(r"[^\w.-]+", "-", Path(settings[0] or "").name)
     digest = hashlib.sha256(repr((os.path.realpath(path), settings)).encode("utf-8", "surrogatepass")).hexdigest()
-    return user_cache.folder() / "vectors" / f"{Path(path).stem}-{name}-{digest[:12]}.npy"
+    return user_cache() / "vectors" / f"{Path(path).stem}-{name}-{digest[:12]}.npy"
 
 
 def _encode_documents(model: Any, texts: list[str], path: Path | None, **options: Any) -> Any:

@@ -37,11 +37,9 @@ True
   ``model.safetensors``.
 """
 
-from sbert.saving.format import Settings
+from sbert.saving.encoder import fit_together, read_folder, write_folder
+from sbert.saving.format import Settings, check_replaceable, foreign_file
 from sbert.saving.other_readers import differences
-from sbert.saving.owned_files import check_replaceable, foreign_file
-from sbert.saving.read import fit_together, read_folder
-from sbert.saving.write import write_folder
 
 __all__ = [
     "Settings",

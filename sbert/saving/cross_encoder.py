@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +11,16 @@ from torch import Tensor, nn
 
 from sbert.backends import huggingface
 from sbert.modules.dense import ACTIVATIONS
+from sbert.saving.codecs import Arguments
 from sbert.saving.codecs.transformer import write_network
+from sbert.saving.encoder import read_prompts
 from sbert.saving.format import MODULES, SETTINGS
 from sbert.saving.model_card import cross_encoder_card
-from sbert.saving.read import read_prompts
 from sbert.storage.files import JsonObject, UnreadableError, read_json, read_object, reading, write_json
 from sbert.storage.folders import read_whole
 
 Activation = Callable[[Tensor], Tensor]
+Prompts = tuple[dict[str, str], str | None]  # By name, and the name of the default one.
 
 # The key in config.json, the key of the activation inside it, and the key that sentence-transformers used before 4.0.
 _KEY, _NAME, _OLD_KEY = "sentence_transformers", "activation_fn", "sbert_ce_default_activation_function"
@@ -72,7 +74,7 @@ def check_activation(activation: Any) -> str:
     return name
 
 
-def _read_prompts(folder: Path) -> tuple[dict[str, str], str | None]:
+def _read_prompts(folder: Path) -> Prompts:
     """The prompts of a cross-encoder and its default; raise a ValueError for modules other than one with a head."""
     settings = read_object(folder / SETTINGS, missing_ok=True)
     if settings.get("model_type") != "CrossEncoder":  # The prompts of a sentence encoder are not meant for pairs.
@@ -86,12 +88,8 @@ def _read_prompts(folder: Path) -> tuple[dict[str, str], str | None]:
 
 
 def read_cross_encoder(
-    folder: Path,
-    classes: int | None,
-    dtype: torch.dtype,
-    activation: Activation | None,
-    arguments: Mapping[str, dict[str, Any]],
-) -> tuple[Any, Any, Activation, tuple[dict[str, str], str | None]]:
+    folder: Path, classes: int | None, dtype: torch.dtype, activation: Activation | None, arguments: Arguments
+) -> tuple[Any, Any, Activation, Prompts]:
     """The transformer of a folder with its head, its tokenizer, the activation of the scores, and the prompts.
 
     Args:
@@ -106,7 +104,7 @@ def read_cross_encoder(
         ValueError: If a file is damaged or not supported; the message names it.
     """
 
-    def read() -> tuple[Any, Any, Activation | None, tuple[dict[str, str], str | None]]:
+    def read() -> tuple[Any, Any, Activation | None, Prompts]:
         prompts = _read_prompts(folder)
         with reading(folder / "config.json", "the configuration of a cross-encoder"):
             network = _read_network(folder, classes, dtype, arguments)
@@ -123,9 +121,7 @@ def read_cross_encoder(
     return network, tokenizer, stated, prompts
 
 
-def _read_network(
-    folder: Path, classes: int | None, dtype: torch.dtype, arguments: Mapping[str, dict[str, Any]]
-) -> Any:
+def _read_network(folder: Path, classes: int | None, dtype: torch.dtype, arguments: Arguments) -> Any:
     """The transformer with its head, or with a new head of ``classes`` outputs (default 1)."""
     config = huggingface.load_config(folder, arguments["config_kwargs"])
     attention = arguments["model_kwargs"].get("attn_implementation")

@@ -73,9 +73,8 @@ def _metadata(trained: Training | None, name: str, task: str) -> str:
     lines = [f"base_model: {json.dumps(trained.base)}"] if on_hub else []
     results = {metric: value for metric, value in trained.results.items() if math.isfinite(value)}
     if results:
-        lines += ["model-index:", f"- name: {json.dumps(name)}", "  results:", "  - task:"]
-        lines += [f"      type: {task}", "    dataset:", "      type: unknown", "      name: held-out data"]
-        lines.append("    metrics:")
+        lines += ["model-index:", f"- name: {json.dumps(name)}", "  results:", "  - task:", f"      type: {task}"]
+        lines += ["    dataset:", "      type: unknown", "      name: held-out data", "    metrics:"]
     for metric, value in results.items():
         lines += [f"    - type: {json.dumps(metric)}", f"      name: {json.dumps(metric)}", f"      value: {value!r}"]
     return "".join(f"{line}\n" for line in lines)

@@ -56,19 +56,15 @@ def _of_own(modules: Sequence[Any]) -> list[str]:
 
 def _of_module(module: Any) -> list[str]:
     """Reasons that concern the settings of one module."""
-    reasons = []
+    reasons = {}
     if type(module) is Pooling:
-        if len(module.modes) > 1 or module.modes[0] not in _POOLINGS:
-            modes = " + ".join(module.modes)
-            reasons.append(f"{_TEI} and {_LLAMA} pool by one of {', '.join(_POOLINGS)}, and not by {modes}")
-        if not module.include_prompt:
-            reasons.append(f"{_TEI} and {_LLAMA} pool the tokens of the prompt, too")
+        modes, is_known = " + ".join(module.modes), list(module.modes) in [[mode] for mode in _POOLINGS]
+        reasons[f"{_TEI} and {_LLAMA} pool by one of {', '.join(_POOLINGS)}, and not by {modes}"] = not is_known
+        reasons[f"{_TEI} and {_LLAMA} pool the tokens of the prompt, too"] = not module.include_prompt
     elif type(module) is Dense:
-        if module.activation not in _ACTIVATIONS:
-            known = " and ".join(_ACTIVATIONS)
-            reasons.append(f"{_TEI} refuses {module.activation} in Dense, as it knows {known} alone")
-        if module.use_residual:
-            reasons.append(f"{_TEI} leaves out the residual of Dense")
-    elif type(module) is Transformer and module.lower_case:
-        reasons.append(f"{_TEI} and {_LLAMA} do not put texts in lower case first")
-    return reasons
+        known, is_known = " and ".join(_ACTIVATIONS), module.activation in _ACTIVATIONS
+        reasons[f"{_TEI} refuses {module.activation} in Dense, as it knows {known} alone"] = not is_known
+        reasons[f"{_TEI} leaves out the residual of Dense"] = module.use_residual
+    elif type(module) is Transformer:
+        reasons[f"{_TEI} and {_LLAMA} do not put texts in lower case first"] = module.lower_case
+    return [reason for reason, applies in reasons.items() if applies]

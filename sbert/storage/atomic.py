@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from sbert.storage.file_locks import locked, wait_for_readers
+from sbert.storage.folders import locked, wait_for_readers
 from sbert.storage.processes import umask
 
 # Words in the hidden names of work in progress: a new file or folder that is being written; a folder that is exchanged
@@ -58,8 +58,6 @@ def replacing_file(path: Path) -> Iterator[BinaryIO]:
         try:
             with work.open("w+b") as file:
                 yield file
-                file.flush()
-                os.fsync(file.fileno())
             _publish(work)
             os.replace(work, path)
             with suppress(OSError):
@@ -72,7 +70,7 @@ def replacing_file(path: Path) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def replacing(target: Path, check: Callable[[Path], None]) -> Iterator[Path]:
+def replacing(target: Path, check: Callable[[Path], None] | None) -> Iterator[Path]:
     """Create a temporary folder for writing, which replaces ``target`` when the block ends without an error.
 
     At any moment, also after a crash, ``target`` is either the old folder or the new one. Temporary folders that killed
@@ -81,57 +79,32 @@ def replacing(target: Path, check: Callable[[Path], None]) -> Iterator[Path]:
     Args:
         target: The folder to create or replace.
         check: Raises an error if an existing folder must not be replaced. It is called again with the old folder after
-            the exchange: files added to it in the meantime are kept beside ``target``, with a warning.
+            the exchange: files added to it in the meantime are kept beside ``target``, with a warning. None: nothing is
+            replaced; if there is a folder that is not empty, since another process was first, the new one is deleted.
 
     Raises:
         ValueError: If ``check`` refuses to replace ``target``.
     """
-    target = Path(os.path.realpath(target))
-    check(target)
+    target, old = Path(os.path.realpath(target)), None
+    if check is not None:
+        check(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     remove_left(target, check)
     with _new(target, folder=True) as work:
         try:
             yield work
             _publish(work)
-            flush(work)
-            old = _put(work, target)
-        except BaseException:
-            shutil.rmtree(work, ignore_errors=True)
-            raise
-        with suppress(OSError):
-            flush_entry(target.parent)
-        if old is not None:
-            _discard(old, target, check)
-
-
-@contextmanager
-def creating(target: Path) -> Iterator[Path]:
-    """Create a temporary folder for writing, which becomes ``target`` when the block ends without an error.
-
-    If there is one already that is not empty, because another process was first, it stays, and the new one is deleted.
-    """
-    target = Path(os.path.realpath(target))
-    target.parent.mkdir(parents=True, exist_ok=True)
-    remove_left(target)
-    with _new(target, folder=True) as work:
-        try:
-            yield work
-            _publish(work)
-            flush(work)
-            with suppress(OSError):
-                os.rename(work, target)
-                flush_entry(target.parent)
+            if check is not None:
+                old = _put(work, target)
+            else:
+                with suppress(OSError):
+                    os.rename(work, target)
         finally:
             shutil.rmtree(work, ignore_errors=True)  # Does nothing after the rename.
-
-
-def flush(folder: Path) -> None:
-    """Flush every file and folder below ``folder`` to disk (fsync)."""
-    for root, _, names in os.walk(folder):
-        for path in [*(Path(root) / name for name in names), Path(root)]:
-            with suppress(PermissionError):  # Windows cannot open folders.
-                flush_entry(path)
+        with suppress(OSError):
+            flush_entry(target.parent)
+        if old is not None and check is not None:
+            _discard(old, target, check)
 
 
 def flush_entry(path: Path) -> None:
@@ -166,9 +139,6 @@ def _put(work: Path, target: Path) -> Path | None:
     os.replace(work, old)
     try:
         with wait_for_readers(target):
-            if not target.exists():  # Another process removed it in the meantime.
-                os.replace(old, target)
-                return None
             if not _exchange(old, target):
                 _swap(old, target)
     except OSError:
@@ -282,8 +252,10 @@ def remove_left(target: Path, check: Callable[[Path], None] | None = None) -> No
                 _discard(path, target, check)
 
 
-def _publish(folder: Path) -> None:
-    """Set ordinary permissions on a file, or on a folder and its contents: safetensors makes weights owner-only."""
+def _publish(work: Path) -> None:
+    """Give a file, or a folder and its contents, ordinary permissions (safetensors' are the owner's), and flush it."""
     mask = umask()
-    for path in (folder, *folder.rglob("*")):
+    for path in (*work.rglob("*"), work):
         path.chmod((0o777 if path.is_dir() else 0o666) & ~mask)
+        with suppress(PermissionError):  # Windows cannot open folders.
+            flush_entry(path)

@@ -12,8 +12,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import torch
-
 REMEDY = "download or save the model again"
 # Bytes per read when a checksum is computed.
 _BLOCK = 1 << 20
@@ -45,7 +43,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     """Whether memory is full; torch on CPUs, MPS and libraries of CUDA say so in words alone."""
     words = ("out of memory", "Invalid buffer size", "not enough memory", "DefaultCPUAllocator")
     said = isinstance(error, RuntimeError) and any(some in str(error) for some in words)
-    return said or isinstance(error, (MemoryError, torch.OutOfMemoryError))
+    return said or isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"  # Of torch.
 
 
 @contextmanager

@@ -17,10 +17,6 @@ _WEIGHTLESS = ("Pooling", "Normalize", "Dropout")
 _OTHER_RUNTIMES = ["onnx/*", "openvino/*", "coreml/*", "*.onnx", "flax_model*", "tf_model*"]
 
 
-def _looks_like_a_path(name: str) -> bool:
-    return name.startswith((".", "/", "~")) or "\\" in name or name.count("/") > 1 or name.endswith("/")
-
-
 def resolve(
     name: str | os.PathLike[str],
     *,
@@ -52,7 +48,8 @@ def resolve(
     if path.is_dir():
         return path
     text = os.fspath(name)
-    if not isinstance(name, str) or _looks_like_a_path(text) or path.exists():
+    is_path = text.startswith((".", "/", "~")) or "\\" in text or text.count("/") > 1 or text.endswith("/")
+    if not isinstance(name, str) or is_path or path.exists():
         what = "is a file" if path.exists() else "does not exist"
         raise FileNotFoundError(f"{path} {what}; pass a model's folder or its name on the hub")
 

@@ -9,18 +9,13 @@ import warnings
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.module import (
-    register_module_buffer_registration_hook,
-    register_module_module_registration_hook,
-    register_module_parameter_registration_hook,
-)
+from torch.nn.modules import module as registration
 
 from sbert.storage.files import UnreadableError, check_file, inside, read_object, reading
 
@@ -45,8 +40,7 @@ class Declared(NamedTuple):
     shape: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Header:
+class Header(NamedTuple):
     """The tensors that a weights file declares.
 
     Args:
@@ -177,17 +171,12 @@ def within(header: Header, source: Path) -> Iterator[None]:
             weights = f"{tensors} weights with {numbers} elements"
             raise UnreadableError(source, f"describes a model far larger than the {weights} in {header.path}")
 
-    registers: tuple[Any, ...] = (
-        register_module_parameter_registration_hook,
-        register_module_buffer_registration_hook,
-        register_module_module_registration_hook,
-    )
-    hooks = [register(count) for register in registers]
-    try:
+    with (
+        registration.register_module_parameter_registration_hook(count),
+        registration.register_module_buffer_registration_hook(count),
+        registration.register_module_module_registration_hook(count),
+    ):
         yield
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 def warn_of_unused(path: Path, unused: Iterable[str], model: nn.Module | None = None, prefix: str = "") -> None:

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from sbert.storage.atomic import flush_entry
-from sbert.storage.file_locks import locked
 from sbert.storage.files import UnreadableError, checksum
+from sbert.storage.folders import locked
 from sbert.vector_files.reader import Shard
 
 FORMAT = "vectors of sbert, version 2"

@@ -14,8 +14,8 @@ from typing import Any, Literal
 import numpy as np
 
 from sbert.storage.atomic import replacing_file
-from sbert.storage.file_locks import locked
 from sbert.storage.files import UnreadableError, one_line
+from sbert.storage.folders import locked
 from sbert.vector_files.formats import VectorFiles, npy_header, write_parquet
 from sbert.vector_files.manifest import (
     beside,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import importlib
 import json
 from collections.abc import Callable
 from functools import partial
@@ -13,6 +11,7 @@ from typing import Any
 import pytest
 
 from sbert.data import (
+    read_classes,
     read_hub_retrieval,
     read_nli,
     read_retrieval,
@@ -21,16 +20,10 @@ from sbert.data import (
     read_sts_year,
     read_triplets,
 )
+from tests.data.test_texts import put, write
 
 PAIRS = [('A 5" nail.', 'He said: "A nail.', 2.5), ("A cat.", '"A pet.', 5.0)]
 STS = [{"first": first, "second": second, "label": score / 5} for first, second, score in PAIRS]
-
-
-def put(path: Path, content: str, encoding: str = "utf-8") -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    raw = content.encode(encoding)
-    path.write_bytes(gzip.compress(raw) if path.suffix == ".gz" else raw)
-    return path
 
 
 def lines(*rows: object) -> str:
@@ -52,6 +45,7 @@ OFFICIAL = ["pair_ID", "sentence_A", "sentence_B", "relatedness_score", "entailm
 SICK_ROWS = [[1, "A", "B", "4.5", "NEUTRAL"], [2, "C", "D", 1, "ENTAILMENT"]]
 RELATED = [{"first": "A", "second": "B", "label": 0.875}, {"first": "C", "second": "D", "label": 0.0}]
 LABELLED = [("A cat.", 'A "cat.', "entailment"), ("A cat.", "?", "-"), ("A cat.", "A dog.", "contradiction")]
+SNLI = ["sentence1", "sentence2", "gold_label"]
 MULTI = ["gold_label", "sentence1_parse", "sentence1", "sentence2", "label1"]
 NLI = [{"first": "A cat.", "second": 'A "cat.', "label": 1}, {"first": "A cat.", "second": "A dog.", "label": 0}]
 TRIPLETS = [{"anchor": "a", "positive": 'p"', "negative": "n"}]
@@ -63,24 +57,14 @@ TRIPLETS = [{"anchor": "a", "positive": 'p"', "negative": "n"}]
         (read_sts, "sts-dev.csv", RELEASE, STS),
         (read_sts, "sts-dev.csv.gz", RELEASE, STS),
         (read_sts, "sts-dev.tsv", "\N{ZERO WIDTH NO-BREAK SPACE}" + RELEASE.replace("\n", "\r\n"), STS),
-        (
-            read_sts,
-            "korsts.tsv",
-            lines(["x", "score", "sentence1", "sentence2"], *(["", s, *t] for *t, s in PAIRS)),
-            STS,
-        ),
+        (read_sts, "kor.tsv", lines(["x", "score", "sentence1", "sentence2"], *(["", s, *t] for *t, s in PAIRS)), STS),
         (read_sts, "a.csv", 's1,label,s2\n"A 5"" nail.",2.5,"He said: ""A nail."\nA cat.,5,"""A pet."\n', STS),
         (read_sts, "a.txt", objects(*(dict(zip(NAMED, row, strict=True)) for row in PAIRS)), STS),
         # Case, separators and spaces of names do not matter.
         (read_sts, "a.tsv", lines(["Sentence 1", "SENTENCE 2", "similarity-score"], *PAIRS), STS),
         (read_sick, "SICK_train.txt", lines(OFFICIAL, *SICK_ROWS), RELATED),
         (read_sick, "a.tsv", lines(["id", "sentence1", "sentence2", "relatedness", "entailment"], *SICK_ROWS), RELATED),
-        (
-            read_nli,
-            "snli.jsonl",
-            objects(*(dict(zip(MULTI[2:4] + MULTI[:1], row, strict=True)) for row in LABELLED)),
-            NLI,
-        ),
+        (read_nli, "snli.jsonl", objects(*(dict(zip(SNLI, row, strict=True)) for row in LABELLED)), NLI),
         (read_nli, "multinli_1.0_dev.txt", lines(MULTI, *([c, "(ROOT", a, b, c] for a, b, c in LABELLED)), NLI),
         (read_nli, "kornli.tsv", lines(["sentence1", "sentence2", "gold_label"], *LABELLED), NLI),
         (read_nli, "a.tsv.gz", lines(["Premise", "HYPOTHESIS", "label"], *LABELLED), NLI),
@@ -257,6 +241,7 @@ def test_real_files_have_as_many_rows_as_published(data: Path) -> None:
     assert len(read_nli(data / "nli" / "snli_test.tsv")) == 9824
     queries, corpus, relevant = read_retrieval(data / "cranfield")
     assert (len(queries), len(corpus), sum(map(len, relevant.values()))) == (225, 1400, 1837)
+    assert read_classes(data / "nli" / "snli_dev.tsv", "label") == ["contradiction", "entailment", "neutral"]
 
 
 # ------------------------------------------------------------------------------------------ retrieval from the hub
@@ -275,14 +260,8 @@ def hub(root: Path, split: str, ending: str = "parquet", **other: list[dict[str,
     for part, rows in ({**HUB, **other}).items():
         count = 2 if part == "corpus" else 1
         for i in range(count if rows else 0):
-            path = root / part / f"{split}-0000{i}-of-0000{count}.{ending}"
-            path.parent.mkdir(parents=True, exist_ok=True)
             own = rows[i * len(rows) // count : (i + 1) * len(rows) // count]
-            if ending == "parquet":
-                pyarrow = pytest.importorskip("pyarrow")
-                importlib.import_module("pyarrow.parquet").write_table(pyarrow.Table.from_pylist(own), path)
-            else:
-                put(path, objects(*own))
+            write(root / part / f"{split}-0000{i}-of-0000{count}.{ending}", own)
     return root
 
 
@@ -327,14 +306,10 @@ def test_repositories_of_one_data_set_each(tmp_path: Path) -> None:
         (
             {"qrels": [{"query-id": "q1", "corpus-id": "d9"}]},
             ValueError,
-            "row 1: the id 'd9' is not in corpus/NanoPets",
+            "row 1: the id 'd9' is not in corpus/Nano",
         ),
         ({"qrels": [{"query-id": "q1", "corpus-id": "d1", "score": 0}]}, ValueError, "has no relevant document"),
-        (
-            {"bm25": [{"query-id": "q1", "corpus-ids": ["d9"]}]},
-            ValueError,
-            "row 1: the id 'd9' is not in corpus/NanoPets",
-        ),
+        ({"bm25": [{"query-id": "q1", "corpus-ids": ["d9"]}]}, ValueError, "row 1: the id 'd9' is not in corpus/Nano"),
         ({"corpus": HUB["corpus"] + HUB["corpus"][:1]}, ValueError, "row 4: the id 'd0' occurs twice"),
         ({"queries": [{"_id": "q1", "text": None}]}, ValueError, "row 1: the text or the title is not a string"),
     ],

@@ -1,4 +1,4 @@
-"""What readers of public data sets give trains with the losses it is for, whatever their headers are called."""
+"""What readers of public data sets give trains with the losses it is for."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sbert import CrossEncoder, Pooling, SentenceEncoder, Trainer, TrainingConfig, Transformer, losses
-from sbert.data import read_nli, read_retrieval, read_rows, read_sick, read_sts, read_sts_year, read_triplets
+from sbert.data import read_nli, read_rows, read_sick, read_sts, read_sts_year, read_triplets
 from tests import pairs, small
 from tests.data.test_datasets import OFFICIAL, lines, objects, put
 
@@ -48,13 +48,9 @@ READERS: dict[str, tuple[str, str, Callable[[Path], Any], list[Any]]] = {
 @pytest.mark.parametrize("name", READERS)
 def test_what_a_reader_gives_trains(name: str, tmp_path: Path) -> None:
     file, content, read, fitting = READERS[name]
-    path = tmp_path / file
-    path.parent.mkdir(exist_ok=True)
-    data = read(put(path, content))
-    encoder = SentenceEncoder(
-        Transformer(small.bert_model(), small.wrapped(small.wordpiece(), 64)), Pooling("mean"), device="cpu"
-    )
-    config = TrainingConfig(steps=1, batch_size=6)
+    data, config = read(put(tmp_path / file, content)), TrainingConfig(steps=1, batch_size=6)
+    transformer = Transformer(small.bert_model(), small.wrapped(small.wordpiece(), 64))
+    encoder = SentenceEncoder(transformer, Pooling("mean"), device="cpu")
     for loss in fitting:
         if isinstance(loss, str):
             classes = 3 if loss == "cross_entropy" else 1
@@ -68,31 +64,3 @@ def test_what_a_reader_gives_trains(name: str, tmp_path: Path) -> None:
     if name == "nli":  # Contradictions would be positives: names and labels still decide, and not positions.
         with pytest.raises(ValueError, match=r"takes anchor, positive, \*negatives; data has first, second, label"):
             Trainer(encoder, data, losses.MultipleNegativesRankingLoss())
-
-
-@pytest.mark.parametrize(
-    "header",
-    [
-        ["Sentence1", "Sentence2", "Score"],
-        ["sentence_1", "sentence_2", "similarity-score"],
-        ["Sentence 1", "SENTENCE 2", "Similarity Score"],
-        ["sentence-a", "Sentence B", "LABEL"],
-    ],
-    ids=str,
-)
-def test_headers_in_any_writing(tmp_path: Path, header: list[str]) -> None:
-    for name, content in {
-        "a.tsv": lines(header, *PAIRS),
-        "a.csv": ", ".join(header) + "\n" + "".join(f"{a},{b},{s}\n" for a, b, s in PAIRS),
-        "a.jsonl": objects(*(dict(zip(header, row, strict=True)) for row in PAIRS)),
-    }.items():
-        rows = read_sts(put(tmp_path / name, content))
-        assert rows == [{"first": a, "second": b, "label": s / 5} for a, b, s in PAIRS]
-
-
-def test_headers_of_retrieval_in_any_writing(tmp_path: Path) -> None:
-    documents = {"_ID": "d1", "Title": "Cats", "Text": "They sleep."}, {"_ID": "d2", "Text": ""}
-    put(tmp_path / "corpus.jsonl", objects(*documents))
-    put(tmp_path / "queries.tsv", lines(["Query ID", "Text"], ["q1", "Who sleeps?"]))
-    put(tmp_path / "qrels.tsv", lines(["QueryID", "DocID", "Grade"], ["q1", "d1", 2]))
-    assert read_retrieval(tmp_path).corpus == {"d1": "Cats They sleep.", "d2": ""}

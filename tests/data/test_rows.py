@@ -2,64 +2,31 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sbert.data import read_classes, read_rows, read_sts
+from tests.data.test_texts import put, write
 
 NLI = ("contradiction", "entailment", "neutral")
-
-
-def put(path: Path, content: str) -> Path:
-    raw = content.encode("utf-8")
-    path.write_bytes(gzip.compress(raw) if path.suffix == ".gz" else raw)
-    return path
-
-
-def table(path: Path, rows: list[list[str]]) -> Path:
-    """Rows in the format that the path's ending says; JSON's values are all strings."""
-    kind = path.name.removesuffix(".gz").rsplit(".", 1)[1]
-    if kind == "tsv":
-        return put(path, "".join("\t".join(row) + "\n" for row in rows))
-    if kind == "csv":
-        return put(path, "".join(",".join(f'"{cell}"' for cell in row) + "\n" for row in rows))
-    return put(path, "".join(json.dumps(dict(zip(rows[0], row, strict=True))) + "\n" for row in rows[1:]))
 
 
 # ------------------------------------------------------------------------------------------------------- content
 
 
-@pytest.mark.parametrize("zipped", ["", ".gz"])
-@pytest.mark.parametrize("kind", ["tsv", "csv", "jsonl"])
-def test_named_columns_in_the_order_asked_for(tmp_path: Path, kind: str, zipped: str) -> None:
-    path = table(tmp_path / f"a.{kind}{zipped}", [["id", "b", "a", "gold"], ["1", "B", "A", "2"], ["2", "D", "C", "3"]])
-    rows = list(read_rows(path, ["a", "b"], "gold"))
-    assert rows == [{"a": "A", "b": "B", "label": 2}, {"a": "C", "b": "D", "label": 3}]
-    assert [list(row) for row in rows] == [["a", "b", "label"]] * 2
-    assert list(read_rows(path, ["b"])) == [{"b": "B"}, {"b": "D"}]
-
-
-def test_parquet_and_json_arrays(tmp_path: Path) -> None:
-    import pyarrow.parquet
-
-    rows = [{"sentence1": "a", "sentence2": "b", "score": score} for score in (0.0, 2.5, 5.0)]
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "a.parquet")
-    put(tmp_path / "a.json", json.dumps(rows, indent=2))
-    for path in (tmp_path / "a.parquet", tmp_path / "a.json"):
-        assert [row["label"] for row in read_rows(path, ["sentence1"], "score")] == [0.0, 2.5, 5.0]
-        assert read_classes(path, "score") == ["0.0", "2.5", "5.0"]
-        assert [row["label"] for row in read_sts(path)] == [0.0, 0.5, 1.0]
-
-
-def test_tsv_knows_no_quotes_and_csv_does(tmp_path: Path) -> None:
-    tsv = put(tmp_path / "a.tsv", 'text\tscore\n"An open quote\t1\nnext "one"\t2\n')
-    assert [row["text"] for row in read_rows(tsv, ["text"], "score")] == ['"An open quote', 'next "one"']
-    csv = put(tmp_path / "a.csv", 'text,score\n"one, two\nthree",1\n')
-    assert list(read_rows(csv, ["text"], "score")) == [{"text": "one, two\nthree", "label": 1}]
+@pytest.mark.parametrize("ending", ["tsv", "csv.gz", "jsonl", "json", "parquet"])
+def test_named_columns_in_the_order_asked_for(tmp_path: Path, ending: str) -> None:
+    rows = [{"sentence1": "A", "sentence2": "B", "score": score} for score in (0.0, 2.5, 5.0)]
+    path = write(tmp_path / f"a.{ending}", rows)
+    expected = [{"sentence2": "B", "sentence1": "A", "label": score} for score in (0.0, 2.5, 5.0)]
+    assert [[*row.items()] for row in read_rows(path, ["sentence2", "sentence1"], "score")] == [
+        [*row.items()] for row in expected
+    ]
+    assert list(read_rows(path, ["sentence2"])) == [{"sentence2": "B"}] * 3
+    assert read_classes(path, "score") == ["0.0", "2.5", "5.0"]
+    assert [row["label"] for row in read_sts(path)] == [0.0, 0.5, 1.0]
 
 
 @pytest.mark.parametrize(
@@ -119,21 +86,14 @@ def test_classes_of_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "options", "message"),
     [
-        (
-            "a.tsv",
-            "t\ty\na\tneutral\n",
-            {},
-            r"a\.tsv, line 2: the label 'neutral' is not a number; if labels are words, list them as classes",
-        ),
+        ("a.tsv", "t\ty\na\tneutral\n", {}, r"a\.tsv, line 2: .* not a number; if labels are words, list them as cla"),
         ("a.tsv", "t\ty\na\t1_0\n", {}, "line 2: the label '1_0' is not a number"),
         ("a.tsv", f"t\ty\na\t{'9' * 5000}\n", {}, "line 2: the label '9999.* is not a number"),
         ("a.tsv", "t\ty\na\t1\nb\tnan\n", {}, "line 3: the label 'nan' is not finite"),
         ("a.tsv", "t\ty\na\t99999999999999999999\n", {}, "line 2: the label '99999999999999999999' is .* too large"),
         ("a.tsv", "t\ty\na\t1\nb\t\n", {}, r"a\.tsv, line 3: the label is empty; fill it in, or remove the line"),
         ("a.tsv", "t\ty\n\t1\n", {}, "line 2: column 't' is empty"),
-        ("a.tsv", "t\tz\na\t1\n", {}, "no columns 'y'; name one that occurs once, of t, z"),
         ("a.csv", 't,y\n"a\nb",1\nc,maybe\n', {}, "line 4: the label 'maybe' is not a number"),
-        ("a.jsonl", '{"t": "a", "y": 1}\n{"t": "a"}\n', {}, "line 2: no key 'y'; the keys are t"),
         ("a.jsonl", '{"t": "a", "y": null}\n', {}, "line 1: the label is empty"),
         ("a.jsonl", '{"t": 3, "y": 1}\n', {}, "line 1: a number where column 't' has a text; put a string"),
         ("a.jsonl", '{"t": "a", "y": {}}\n', {}, "line 1: the label {} is not a number"),
@@ -143,16 +103,13 @@ def test_classes_of_a_file(tmp_path: Path) -> None:
             "a.tsv",
             "t\ty\na\tneutral\nb\t-\n",
             {"classes": NLI},
-            "line 3: the label '-' is not one of the classes contradiction, entailment, neutral; add or drop it",
+            "line 3: the label '-' is not one .*; add or drop",
         ),
-        ("a.tsv", "t\ty\na\t1\n", {"classes": map(str, range(100, 130))}, "the classes 100, 101, .*; add or drop it"),
         ("a.tsv", "t\ty\na\t5.1\n", {"scale": (0, 5)}, r"line 2: the label 5\.1 is not within scale=0 to 5"),
         ("a.jsonl", '{"t": "a", "y": [1]}\n', {"scale": (0, 5)}, "line 1: the label is a list, which scale="),
     ],
 )
 def test_wrong_content(tmp_path: Path, name: str, content: str, options: dict[str, Any], message: str) -> None:
-    if "classes" in options:
-        options = {"classes": list(options["classes"])}
     path = put(tmp_path / name, content)
     with pytest.raises(ValueError, match=message):
         list(read_rows(path, ["t"], "y", **options))
@@ -180,9 +137,3 @@ def test_arguments_are_checked_before_the_first_row(
 ) -> None:
     with pytest.raises(error, match=message):
         read_rows(tmp_path / "none.tsv", columns, label, **options)
-
-
-def test_the_real_files(data: Path) -> None:
-    rows = list(read_rows(data / "stsb" / "test.tsv", ["sentence1", "sentence2"], "score", scale=(0, 5)))
-    assert (len(rows), rows[0]["label"]) == (1379, 0.5)
-    assert read_classes(data / "nli" / "snli_dev.tsv", "label") == list(NLI)

@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from sbert import Dense, Pooling, SentenceEncoder, Transformer
-from sbert.saving import write
+from sbert.saving import encoder as saved
 from sbert.storage import atomic
 from tests import small
 
@@ -73,7 +73,7 @@ def test_killed_while_saving(models: list[SentenceEncoder], tmp_path: Path) -> N
     assert set(found) == {"0", "1"}
 
 
-@pytest.mark.parametrize("function", ["flush", "os.replace", "write_json", "save_file", "save_pretrained"])
+@pytest.mark.parametrize("function", ["flush_entry", "os.replace", "write_json", "save_file", "save_pretrained"])
 @pytest.mark.parametrize("there", [True, False])
 def test_a_full_disk(
     models: list[SentenceEncoder], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str, there: bool
@@ -90,9 +90,9 @@ def test_a_full_disk(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     places = {
-        "flush": (atomic, "flush"),
+        "flush_entry": (atomic, "flush_entry"),
         "os.replace": (os, "replace"),
-        "write_json": (write, "write_json"),
+        "write_json": (saved, "write_json"),
         "save_file": (__import__("safetensors.torch").torch, "save_file"),
         "save_pretrained": (type(model.tokenizer), "save_pretrained"),
     }

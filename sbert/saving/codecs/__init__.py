@@ -6,36 +6,15 @@ from pathlib import Path
 
 from torch import nn
 
-from sbert.modules import (
-    LSTM,
-    Dense,
-    Dropout,
-    LayerNorm,
-    Normalize,
-    Pooling,
-    StaticEmbedding,
-    Transformer,
-    WordEmbeddings,
-)
 from sbert.modules.registry import registered
 from sbert.saving.codecs import layers, transformer, word_embeddings
-from sbert.saving.codecs.codec import Codec, ReadOptions, user_codec
+from sbert.saving.codecs.codec import Arguments, Codec, ReadOptions, user_codec
 from sbert.saving.format import OURS, THEIRS
 from sbert.storage.files import UnreadableError
 
-__all__ = ["Codec", "ReadOptions", "find_class", "find_codec", "type_name"]
+__all__ = ["Arguments", "Codec", "ReadOptions", "find_class", "find_codec", "type_name"]
 
-_BUILT_IN: dict[type[nn.Module], Codec] = {
-    Transformer: transformer.CODEC,
-    Pooling: layers.POOLING,
-    Normalize: layers.NORMALIZE,
-    Dense: layers.DENSE,
-    LayerNorm: layers.LAYER_NORM,
-    Dropout: layers.DROPOUT,
-    StaticEmbedding: word_embeddings.STATIC,
-    WordEmbeddings: word_embeddings.WORDS,
-    LSTM: layers.LSTM_LAYERS,
-}
+_BUILT_IN: dict[type[nn.Module], Codec] = {**transformer.CODECS, **layers.CODECS, **word_embeddings.CODECS}
 _BY_NAME = {kind.__name__: kind for kind in _BUILT_IN}
 
 

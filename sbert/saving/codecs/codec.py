@@ -15,6 +15,9 @@ from sbert.modules.registry import check_name
 from sbert.storage.files import JsonObject, read_object, reading, write_json
 from sbert.storage.weight_files import WEIGHTS, Header, read_header, read_weights, within
 
+# The caller's arguments for transformers, by the names that folders have for them.
+Arguments = Mapping[str, dict[str, Any]]
+
 
 @dataclass(frozen=True)
 class ReadOptions:
@@ -28,7 +31,7 @@ class ReadOptions:
 
     dtype: torch.dtype | None
     resolve: Callable[[str], Path]
-    arguments: Mapping[str, dict[str, Any]] = field(default_factory=dict)
+    arguments: Arguments = field(default_factory=dict)
 
 
 class Codec(NamedTuple):

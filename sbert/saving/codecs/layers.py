@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from torch import nn
+
 from sbert.modules import LSTM, Dense, Dropout, LayerNorm, Normalize, Pooling
 from sbert.modules.dense import ACTIVATIONS
 from sbert.modules.pooling import POOLINGS
@@ -96,13 +98,15 @@ def _lstm_settings(module: LSTM, _: int) -> dict[str, Any]:
     }
 
 
-POOLING = make_codec(Pooling, _pooling_arguments, _pooling_settings)
-DENSE = make_codec(Dense, _dense_arguments, _dense_settings)
-LAYER_NORM = make_codec(
-    LayerNorm,
-    lambda config: {"dim": config.dimension("dimension")},
-    lambda module, _: {"dimension": module.norm.normalized_shape[0]},
-)
-DROPOUT = make_codec(Dropout, _dropout_arguments, lambda module, _: {"dropout": module.p})
-NORMALIZE = Codec(lambda *_: Normalize(), lambda _, folder, __: write_json(folder / "config.json", {}))
-LSTM_LAYERS = make_codec(LSTM, _lstm_arguments, _lstm_settings, LSTM_CONFIG)
+def _norm_arguments(config: JsonObject) -> dict[str, Any]:
+    return {"dim": config.dimension("dimension")}
+
+
+CODECS: dict[type[nn.Module], Codec] = {
+    Pooling: make_codec(Pooling, _pooling_arguments, _pooling_settings),
+    Dense: make_codec(Dense, _dense_arguments, _dense_settings),
+    LayerNorm: make_codec(LayerNorm, _norm_arguments, lambda module, _: {"dimension": module.norm.normalized_shape[0]}),
+    Dropout: make_codec(Dropout, _dropout_arguments, lambda module, _: {"dropout": module.p}),
+    Normalize: Codec(lambda *_: Normalize(), lambda _, folder, __: write_json(folder / "config.json", {})),
+    LSTM: make_codec(LSTM, _lstm_arguments, _lstm_settings, LSTM_CONFIG),
+}

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from sbert.backends import huggingface, minimal_bert
 from sbert.inputs.arguments import warn
@@ -44,10 +45,8 @@ _KNOWN = {
 
 
 def _read(folder: Path, options: ReadOptions) -> Transformer:
-    for name in TRANSFORMER_CONFIGS:
-        config = read_object(folder / name, missing_ok=True)
-        if config:
-            break
+    configs = [read_object(folder / name, missing_ok=True) for name in TRANSFORMER_CONFIGS]
+    config = next(filter(None, configs), configs[0])
     _check(config)
     arguments = {name: {**_read_arguments(config, name), **options.arguments.get(name, {})} for name in _ARGUMENTS}
     base, dtype = _base_of(folder, options.resolve), options.dtype or torch.float32
@@ -138,4 +137,4 @@ def write_network(network: Any, tokenizer: Any, limit: int | None, folder: Path)
             tokenizer.model_max_length = stated
 
 
-CODEC = Codec(_read, _write)
+CODECS: dict[type[nn.Module], Codec] = {Transformer: Codec(_read, _write)}

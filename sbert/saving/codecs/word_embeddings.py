@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from sbert.modules import StaticEmbedding, WordEmbeddings
 from sbert.saving.codecs.codec import Codec, ReadOptions, write_weights
@@ -31,9 +32,8 @@ def _read_static(folder: Path, options: ReadOptions) -> StaticEmbedding:
         reason = f"contains a mapping of shape {tuple(mapping.shape)}, where at most {2 * tokens} tokens are expected"
         raise UnreadableError(header.path, reason)
     with reading(header.path, "a table of embeddings"):
-        table = (table if mapping is None else table[mapping.long()]).to(
-            options.dtype or torch.float32
-        )  # (tokens, dim)
+        table = table if mapping is None else table[mapping.long()]  # (tokens, dim)
+        table = table.to(options.dtype or torch.float32)
         table = table if scales is None else table * scales[:, None].to(table.dtype)
         if len(table) < tokens:
             raise UnreadableError(header.path, f"contains {len(table)} vectors for {tokens} tokens")
@@ -89,5 +89,7 @@ def _write_words(module: WordEmbeddings, folder: Path, _: int) -> None:
     write_weights({"emb_layer.weight": module.embedding.weight}, folder)
 
 
-STATIC = Codec(_read_static, _write_static)
-WORDS = Codec(_read_words, _write_words)
+CODECS: dict[type[nn.Module], Codec] = {
+    StaticEmbedding: Codec(_read_static, _write_static),
+    WordEmbeddings: Codec(_read_words, _write_words),
+}

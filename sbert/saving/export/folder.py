@@ -23,27 +23,17 @@ from sbert.inputs.arguments import check_choice
 from sbert.inputs.extras import missing
 from sbert.inputs.prompts import default_prompt
 from sbert.modules import Normalize
-from sbert.saving.export.formats import (
-    FORMATS,
-    GGUF_FILE,
-    OUTPUT,
-    Format,
-    Run,
-    find_converter,
-    trace,
-    why_no_gguf,
-    write_gguf,
-)
+from sbert.saving.export import formats
 from sbert.saving.export.padded import PaddedEncoder, why_not
 from sbert.saving.model_card import fill_template
 from sbert.storage.atomic import replacing
 from sbert.storage.files import is_failure, one_line
 from sbert.storage.folders import check_own, foreign
 
-NAMES: tuple[str, ...] = (*FORMATS, "gguf")
+NAMES: tuple[str, ...] = (*formats.FORMATS, "gguf")
 TOLERANCE = 1e-5
 _TOKENIZER, _CARD = "tokenizer.json", "README.md"
-_MODEL_FILES = (*(chosen.file for chosen in FORMATS.values()), GGUF_FILE)
+_MODEL_FILES = (*(chosen.file for chosen in formats.FORMATS.values()), formats.GGUF_FILE)
 _FILES = {*_MODEL_FILES, "model.onnx.data", "model.bin", _TOKENIZER, _CARD}
 
 # Of a tokenizer's encoding, the values of each input.
@@ -97,11 +87,11 @@ def export(
     check_choice("format", format, NAMES)
     if getattr(model, "is_cross_encoder", True):
         raise TypeError(f"{type(model).__name__} cannot be exported; pass a SentenceEncoder")
-    reason = why_not(model) or (why_no_gguf(model) if format == "gguf" else None)
+    reason = why_not(model) or (formats.why_no_gguf(model) if format == "gguf" else None)
     if reason:
         raise ValueError(f"the model cannot be exported to {format}: {reason}")
-    script = find_converter(llama_cpp) if format == "gguf" else None
-    for package in FORMATS[format].packages if format in FORMATS else ():
+    script = formats.find_converter(llama_cpp) if format == "gguf" else None
+    for package in formats.FORMATS[format].packages if format in formats.FORMATS else ():
         if find_spec(package) is None:
             raise missing(f"export to {format}", package, format)
     plain = copy.deepcopy(model).to("cpu", torch.float32)
@@ -109,21 +99,21 @@ def export(
         if script is None:
             file, use, difference = _write(plain, folder, format)
         else:
-            write_gguf(plain, script, folder / GGUF_FILE)
-            file, use, difference = GGUF_FILE, _gguf_use(plain), None
+            formats.write_gguf(plain, script, folder / formats.GGUF_FILE)
+            file, use, difference = formats.GGUF_FILE, _gguf_use(plain), None
         (folder / _CARD).write_text(_readme(plain, file, use, difference), encoding="utf-8")
     return difference
 
 
 def _write(model: Any, folder: Path, name: str) -> tuple[str, str, float]:
     """Write model and tokenizer; return the name of the file, how to run it, and the largest difference."""
-    chosen = FORMATS[name]
+    chosen = formats.FORMATS[name]
     expected = model.encode(TEXTS, prompt="", on_truncate="ignore", show_progress_bar=False)
     encoder = PaddedEncoder(model)
     tokenizer = _copy_tokenizer(model[0])
     tokenizer.save(str(folder / _TOKENIZER))
     try:
-        chosen.write(trace(encoder, model.max_seq_length), encoder.inputs, folder / chosen.file)
+        chosen.write(formats.trace(encoder, model.max_seq_length), encoder.inputs, folder / chosen.file)
         vectors = _encode(chosen.load(folder / chosen.file), tokenizer, encoder.inputs)
     except Exception as error:
         if not is_failure(error):
@@ -155,7 +145,7 @@ def _copy_tokenizer(transformer: Any) -> Any:
     return tokenizer
 
 
-def _encode(run: Run, tokenizer: Any, inputs: tuple[str, ...]) -> npt.NDArray[np.float32]:
+def _encode(run: formats.Run, tokenizer: Any, inputs: tuple[str, ...]) -> npt.NDArray[np.float32]:
     """The vectors of all texts, in batches of different shapes. Shape: (texts, dim)."""
     rows = []
     for start, end in _BATCHES:
@@ -216,12 +206,12 @@ def _is_normalized(model: Any) -> bool:
     return isinstance(model[-1], Normalize) and model.truncate_dim is None
 
 
-def _python_use(model: Any, chosen: Format, inputs: Sequence[str]) -> str:
+def _python_use(model: Any, chosen: formats.Format, inputs: Sequence[str]) -> str:
     values = {name: chosen.value.format(f"[t.{_VALUES[name]} for t in tokens]") for name in inputs}
     use = fill_template(
         "export_python.md",
         names=", ".join(f"`{name}`" for name in inputs),
-        output=OUTPUT,
+        output=formats.OUTPUT,
         dim=model.get_sentence_embedding_dimension(),
         package=chosen.packages[-1],
         texts=[default_prompt(model) + text for text in ("A cat sleeps.", "Taxes go up.")],

@@ -58,15 +58,9 @@ def trace(encoder: PaddedEncoder, limit: int | None) -> ExportedProgram:
 
 
 def _write_onnx(program: ExportedProgram, names: Sequence[str], path: Path) -> None:
-    sizes = {0: "batch", 1: "length"}
-    model: Any = torch.onnx.export(
-        program,
-        dynamo=True,
-        verbose=False,
-        input_names=names,
-        output_names=[OUTPUT],
-        dynamic_shapes=dict.fromkeys(names, sizes),
-    )
+    shapes = {name: {0: "batch", 1: "length"} for name in names}
+    options: dict[str, Any] = {"input_names": names, "output_names": [OUTPUT], "dynamic_shapes": shapes}
+    model: Any = torch.onnx.export(program, dynamo=True, verbose=False, **options)
     size = sum(weights.nbytes for weights in program.state_dict.values())
     model.save(path, external_data=size > _LARGE)
 

@@ -54,9 +54,8 @@ class PaddedEncoder(nn.Module):
         self.network: Any = huggingface.merged(transformer.materialize())
         self.network.set_attn_implementation("eager")
         self.modes: tuple[str, ...] = pooling.modes
-        self.rest: nn.Sequential = nn.Sequential(
-            *(UnitLength() if type(module) is Normalize else module for module in rest)
-        )
+        steps = [UnitLength() if type(module) is Normalize else module for module in rest]
+        self.rest: nn.Sequential = nn.Sequential(*steps)
         self.truncate_dim: int | None = model.truncate_dim
         typed = (getattr(self.network.config, "type_vocab_size", 0) or 0) > 1
         typed = typed and limits.accepts(self.network, "token_type_ids")

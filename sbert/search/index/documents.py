@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from sbert.storage.atomic import creating
+from sbert.storage.atomic import replacing
 from sbert.storage.files import UnreadableError
 from sbert.storage.folders import check_own, foreign
 
@@ -80,7 +80,7 @@ class Documents:
         if folder is not None and not (folder / _FILE).exists():
             check_own(folder, "an index", partial(foreign, is_known=set[str]().__contains__))
             with (
-                creating(folder) as work,
+                replacing(folder, None) as work,
                 self._translate_errors(),
                 closing(sqlite3.connect(work / _FILE, isolation_level=None)) as connection,
             ):

@@ -1,9 +1,12 @@
-"""Read model folders of sentence-transformers 2 to 6, of Hugging Face transformers and of model2vec."""
+"""Read encoders of sentence-transformers 2 to 6, transformers and model2vec; write them in the oldest format of these.
+
+All tools in the field can read that format.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +17,16 @@ from sbert.functional import SIMILARITIES
 from sbert.modules import Dense, Normalize, Pooling, StaticEmbedding, Transformer
 from sbert.modules.tokenizer import ReadsText
 from sbert.saving import verification
-from sbert.saving.codecs import ReadOptions, find_class, find_codec
+from sbert.saving.codecs import Arguments, ReadOptions, find_class, find_codec, type_name
 from sbert.saving.format import MODULES, POOLING_KEYS, REFERENCE, SETTINGS, Settings
-from sbert.storage.files import JsonObject, UnreadableError, inside, read_json, read_object
+from sbert.saving.model_card import encoder_card
+from sbert.storage.files import JsonObject, UnreadableError, inside, read_json, read_object, write_json
 
 _MAX_MODULES, _MODES = 100, set(POOLING_KEYS.values())
 
 
 def read_folder(
-    folder: Path,
-    dtype: torch.dtype | None,
-    resolve: Callable[[str], Path],
-    arguments: Mapping[str, dict[str, Any]] = {},
+    folder: Path, dtype: torch.dtype | None, resolve: Callable[[str], Path], arguments: Arguments
 ) -> tuple[Settings, list[nn.Module], verification.Reference | None]:
     """The settings, modules and reference vectors of the encoder in ``folder``.
 
@@ -118,3 +119,38 @@ def fit_together(modules: Sequence[nn.Module]) -> bool:
         elif type(module) is not Normalize:
             return False
     return dim > 0
+
+
+def write_folder(
+    folder: Path, model: Any, output_dims: Sequence[int], name: str, reference: verification.Reference
+) -> None:
+    """Write the modules, settings, reference vectors and card of an encoder to an empty folder.
+
+    Args:
+        folder: The folder, which must exist.
+        model: The encoder.
+        output_dims: Dimension of the output of each module.
+        name: Name of the model, for its card.
+        reference: Texts with their vectors, for ``verify``.
+    """
+    entries, input_dim = [], 0
+    for index, (module, output_dim) in enumerate(zip(model, output_dims, strict=True)):
+        kind = type(module)
+        path = "" if kind is Transformer and index == 0 else f"{index}_{kind.__name__}"
+        (folder / path).mkdir(exist_ok=True)
+        find_codec(kind).write(module, folder / path, input_dim)
+        entries.append({"idx": index, "name": str(index), "path": path, "type": type_name(kind)})
+        input_dim = output_dim
+    write_json(folder / MODULES, entries)
+    settings = {
+        # A low version, so that no version of sentence-transformers warns that the model is newer.
+        "__version__": {"sentence_transformers": "2.3.0"},
+        "model_type": "SentenceTransformer",
+        "prompts": model.prompts,
+        "default_prompt_name": model.default_prompt_name,
+        "similarity_fn_name": model.similarity_fn_name,
+        **({} if model.truncate_dim is None else {"truncate_dim": model.truncate_dim}),
+    }
+    write_json(folder / SETTINGS, settings)
+    verification.write(reference, folder / REFERENCE)
+    (folder / "README.md").write_text(encoder_card(name, model), encoding="utf-8")
