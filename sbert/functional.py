@@ -265,8 +265,14 @@ SIMILARITIES: dict[str, Similarity] = {
     "manhattan": manhattan,
 }
 
+
+def pairwise_cosines(x: Tensor, y: Tensor) -> Tensor:
+    """The cosine of each row of two tensors of one shape, which is not checked. Shape: (rows, dim) to (rows,)."""
+    return _cosines((directions(x) * directions(y)).sum(1))
+
+
 _PAIRWISE: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "cosine": lambda x, y: _cosines((directions(x) * directions(y)).sum(1)),
+    "cosine": pairwise_cosines,
     "dot": _in_float64_if_needed(lambda x, y: (x * y).sum(1)),
     "euclidean": _in_float64_if_needed(lambda x, y: -(x - y).norm(dim=1)),
     "manhattan": _in_float64_if_needed(lambda x, y: -(x - y).abs().sum(1)),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import reduce
 
 import torch
 import torch.nn.functional as F
@@ -31,18 +30,18 @@ def check_columns(loss: object, *columns: Tensor) -> list[Tensor]:
 
     In bfloat16, whose precision near 1 is 1/128, similarities would be too inaccurate.
     """
-    name = type(loss).__name__
+    name, dtype = type(loss).__name__, torch.float32
     for column in columns:
         if not isinstance(column, Tensor) or not column.is_floating_point():
             given = f"{column.dtype} tensor" if isinstance(column, Tensor) else type(column).__name__
             raise TypeError(f"{name} takes columns of vectors, floating-point tensors (rows, dim), not a {given}")
+        dtype = torch.promote_types(dtype, column.dtype)
     shapes = [tuple(column.shape) for column in columns]
     if not shapes or len(shapes[0]) != 2 or len(set(shapes)) > 1:
         given = ", ".join(map(str, shapes)) or "none"
         raise ValueError(f"{name} takes columns of one shape (rows, dim); found {given}")
     if not shapes[0][0]:
         raise ValueError(f"{name} was given no rows; pass at least 1")
-    dtype = reduce(torch.promote_types, (column.dtype for column in columns), torch.float32)
     return [column.to(dtype) for column in columns]
 
 

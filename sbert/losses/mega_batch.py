@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sbert.functional import cos_sim, pairwise_similarity
+from sbert.functional import cos_sim, pairwise_cosines
 from sbert.losses.checks import check_columns
 from sbert.losses.module import LossModule
 
@@ -54,10 +54,10 @@ class MegaBatchMarginLoss(LossModule):
 
     def forward(self, anchor: Tensor, positive: Tensor) -> Tensor:
         anchor, positive = check_columns(self, anchor, positive)
-        near = F.relu(self.positive_margin - pairwise_similarity(anchor, positive))  # (rows,)
+        near = F.relu(self.positive_margin - pairwise_cosines(anchor, positive))  # (rows,)
         if len(anchor) == 1:
             return near.mean()
-        far = pairwise_similarity(anchor, positive[self._hardest(anchor, positive)])  # (rows,)
+        far = pairwise_cosines(anchor, positive[self._hardest(anchor, positive)])  # (rows,)
         return (near + F.relu(far - self.negative_margin)).mean()
 
     @staticmethod

@@ -41,8 +41,9 @@ class LossModule(nn.Module):
 
     def extra_repr(self) -> str:
         """The settings as ``name=value``."""
-        names = [name for name in inspect.signature(type(self).__init__).parameters if hasattr(self, name)]
-        return ", ".join(f"{name}={getattr(self, name)!r}" for name in names if not callable(getattr(self, name)))
+        names = inspect.signature(type(self).__init__).parameters
+        given = {name: getattr(self, name) for name in names if hasattr(self, name)}
+        return ", ".join([f"{name}={value!r}" for name, value in given.items() if not callable(value)])
 
 
 def is_model_like(value: object) -> bool:

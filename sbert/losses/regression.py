@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sbert.functional import directions, pairwise_similarity
+from sbert.functional import directions, pairwise_cosines
 from sbert.losses.checks import (
     check_between,
     check_differ,
@@ -39,7 +39,7 @@ class CosineSimilarityLoss(LossModule):
 
     def forward(self, first: Tensor, second: Tensor, *, labels: Tensor) -> Tensor:
         first, second, labels = check_labelled(self, first, second, labels=labels)
-        return F.mse_loss(pairwise_similarity(first, second), labels.to(first.dtype))
+        return F.mse_loss(pairwise_cosines(first, second), labels.to(first.dtype))
 
     def check_labels(self, labels: Tensor) -> None:
         """Raise unless every label is between -1 and 1."""
@@ -107,7 +107,7 @@ class CoSENTLoss(_OrderLoss):
 
     def forward(self, first: Tensor, second: Tensor, *, labels: Tensor) -> Tensor:
         first, second, labels = check_labelled(self, first, second, labels=labels)
-        return _order_loss(pairwise_similarity(first, second) / self.temperature, labels)
+        return _order_loss(pairwise_cosines(first, second) / self.temperature, labels)
 
 
 def _angle_similarity(first: Tensor, second: Tensor) -> Tensor:
