@@ -8,6 +8,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from operator import attrgetter
@@ -28,30 +29,13 @@ from sbert.training.backward import backward, get_random_state, set_random_state
 from sbert.training.callbacks import Callback, Progress, read_states, restore_states
 from sbert.training.config import TrainingConfig
 from sbert.training.rows.batches import Batches, PreparedBatch
-from sbert.training.run.checkpoint import (
-    checkpoint_name,
-    describe_settings,
-    describe_setup,
-    explain_failure,
-    find_checkpoint,
-    last_good,
-    restore,
-    write,
-    write_class_names,
-)
+from sbert.training.run import checkpoint
 from sbert.training.run.evaluation import find_best, measure
 from sbert.training.run.report import Log, training_card
-from sbert.training.run.weights import (
-    EmbeddingGradients,
-    Weights,
-    create_optimizers,
-    gather_whole,
-    optimizer_state,
-    restore_optimizers,
-    shard,
-)
+from sbert.training.run.weights import EmbeddingGradients, Optimizers, Weights, gather_whole, shard
 
 
+@dataclass(eq=False, repr=False)
 class Run:
     """One call of ``fit``.
 
@@ -69,63 +53,59 @@ class Run:
         ValueError: If there is a checkpoint and ``resume`` is false, or the checkpoint belongs to a different training.
     """
 
-    def __init__(
-        self,
-        weights: Weights,
-        batches: Batches,
-        config: TrainingConfig,
-        evaluator: Evaluate | Mapping[str, Evaluate] | None,
-        callbacks: list[Callback],
-        ranks: Ranks,
-        resume: bool,
-        show_progress_bar: bool | None,
-    ) -> None:
-        self.weights, self.batches, self.config = weights, batches, config
-        self.evaluator, self.callbacks, self.ranks = evaluator, callbacks, ranks
-        self.model: Any = weights.model
-        # What is saved and evaluated: sharded weights are copied there.
-        self.whole_model: Any = copy.deepcopy(self.model).to("cpu") if config.sharded else self.model
+    weights: Weights
+    batches: Batches
+    config: TrainingConfig
+    evaluator: Evaluate | Mapping[str, Evaluate] | None
+    callbacks: list[Callback]
+    ranks: Ranks
+    resume: bool
+    show_progress_bar: bool | None
+
+    def __post_init__(self) -> None:
+        config, ranks, self.model = self.config, self.ranks, self.weights.model
         self.base: str = getattr(self.model, "name_or_path", "")
-        steps = (config.steps or 1) if batches.is_streamed else len(batches.plan(0)) / config.accumulation
+        self.texts, self.truncated = 0, 0
+        steps = (config.steps or 1) if self.batches.is_streamed else len(self.batches.plan(0)) / config.accumulation
         self.epoch_steps: int = max(1, round(steps))
         self.total: int = config.steps or max(1, round(steps * (config.epochs or 1)))
-
+        # What is saved and evaluated: sharded weights are copied there.
+        self.whole_model: Any = copy.deepcopy(self.model).to("cpu") if config.sharded else self.model
         self.output: Path | None = None if config.output is None else Path(config.output)
-        if resume and self.output is None:
-            raise ValueError("resume=True, but TrainingConfig has no output; pass the folder of the checkpoints")
-        checkpoint = None if self.output is None else find_checkpoint(self.output, resume)
-        self.setup: dict[str, Any] = {}
-        if self.output is not None:
-            self.setup = describe_setup(weights, batches, config, callbacks)
-        state: dict[str, Any] = {"step": 0, "waiting": [], "best": None, "stopped": False}
-        tensors: dict[str, Tensor] = {}
-        if checkpoint is not None:
-            state, tensors = restore(checkpoint, self.setup, weights)
+        state, tensors = self._restore()
         self.step: int = state["step"]
         self.best: list[Any] | None = state["best"]
-        about = self.whole_model, self.total, describe_settings(config) if callbacks else {}, self.output
-        self.progress: Progress = Progress(*about, stopped=state["stopped"])
+        about = self.whole_model, self.total, checkpoint.describe_settings(config) if self.callbacks else {}
+        self.progress: Progress = Progress(*about, self.output, stopped=state["stopped"])
         self._notify("on_begin")
-        if checkpoint is not None:
-            restore_states(callbacks, {**tensors, **state})
-            if self.progress.stopped and self.step < self.total and ranks.first:
-                what = f"{checkpoint}: a callback ended this run at step {self.step} of {self.total}"
-                warn(f"{what}, so nothing is trained; load the final model and pass another output to train on")
-
         self.replicated: list[nn.Parameter] = self._distribute() if ranks.world > 1 or config.sharded else []
-        self.trained: dict[str, nn.Parameter] = weights.trained()
-        self.optimizers: list[torch.optim.Optimizer] = create_optimizers(config, weights.both, self.trained)
-        if checkpoint is not None:
-            restore_optimizers(self.optimizers, self.trained, {**tensors, **state})
+        self.optimizers: Optimizers = Optimizers(config, self.weights)
+        if self.step:
+            restore_states(self.callbacks, {**tensors, **state})
+            self.optimizers.restore({**tensors, **state})
         # With gradient caching, the rows of all chunks would take more memory than the whole gradient.
         sparse = ranks.world == 1 and config.chunk_tokens is None
         self.embedding_gradients: EmbeddingGradients = EmbeddingGradients(self.model.modules() if sparse else ())
-        output, show = (self.output, show_progress_bar) if ranks.first else (None, False)
-        if output is not None:
-            write_class_names(output, batches)
+        output, show = (self.output, self.show_progress_bar) if ranks.first else (None, False)
         self.log: Log = Log(output, self.total, self.step, state["waiting"], show, config.metric)
-        self.texts: int = 0
-        self.truncated: int = 0
+        if output is not None:
+            checkpoint.write_class_names(output, self.batches)
+        if self.progress.stopped and self.step < self.total and ranks.first:
+            what = f"{self.output}/{checkpoint.name_after(self.step)}: a callback ended this run at step {self.step} of {self.total}"
+            warn(f"{what}, so nothing is trained; load the final model and pass another output to train on")
+
+    def _restore(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """Set the weights to those of the newest checkpoint, if there is one; return its state and tensors."""
+        state: dict[str, Any] = {"step": 0, "waiting": [], "best": None, "stopped": False}
+        if self.output is None:
+            if self.resume:
+                raise ValueError("resume=True, but TrainingConfig has no output; pass the folder of the checkpoints")
+            return state, {}
+        path = checkpoint.newest(self.output / "checkpoints")
+        if path is not None and not self.resume:
+            raise ValueError(f"{path} exists already; pass resume=True to continue, or another output")
+        self.setup = checkpoint.describe_setup(self.weights, self.batches, self.config, self.callbacks)
+        return (state, {}) if path is None else checkpoint.restore(path, self.setup, self.weights)
 
     def _distribute(self) -> list[nn.Parameter]:
         """Make all ranks equal and shard the weights, or return the parameters in the order in which they are summed.
@@ -209,12 +189,7 @@ class Run:
         if not math.isfinite(value + norm):
             raise FloatingPointError(self._describe_failure(step_batches, value, norm))
         factor = config.factor(self.step, self.total)
-        for optimizer in self.optimizers:
-            for group in optimizer.param_groups:
-                group["lr"] = group["peak"] * factor
-            optimizer.step()
-        for parameter in self.trained.values():  # An optimizer of the caller's may leave some out.
-            parameter.grad = None
+        self.optimizers.step(factor)
         self.step += 1
         seconds = time.perf_counter() - started
         figures = {"loss": value, "learning_rate": config.learning_rate * factor, "gradient_norm": norm}
@@ -224,6 +199,8 @@ class Run:
     def _accumulate(self, batches: list[PreparedBatch], buckets: GradientBuckets | None) -> tuple[float, int]:
         """Add up the gradients of the batches; return the mean loss and the number of sentences."""
         value, sentences, config = 0.0, 0, self.config
+        options: dict[str, Any] = {"chunk_tokens": config.chunk_tokens, "cached": config.chunk_tokens is not None}
+        options |= {"dtype": getattr(torch, config.dtype), "ranks": self.ranks, "replicated": not config.sharded}
         rows = sum(map(len, map(attrgetter("rows"), batches)))
         for batch in batches:
             inputs = self.batches.move(batch, self.ranks)
@@ -231,29 +208,20 @@ class Run:
             sentences += inputs.rows * inputs.columns.shape[1]
             self.texts += len(inputs.tokens.truncated)
             self.truncated += int(inputs.tokens.truncated.sum())
-            result = backward(
-                self.model,
-                batch.dataset.rows.loss,
-                inputs,
-                chunk_tokens=config.chunk_tokens,
-                cached=config.chunk_tokens is not None,
-                dtype=getattr(torch, config.dtype),
-                weight=weight,
-                ranks=self.ranks,
-                replicated=not config.sharded,
-                last_pass=buckets.overlap() if buckets is not None and batch is batches[-1] else None,
-            )
+            last_pass = buckets.overlap() if buckets is not None and batch is batches[-1] else None
+            loss = batch.dataset.rows.loss
+            result = backward(self.model, loss, inputs, weight=weight, last_pass=last_pass, **options)
             value += float(result) * weight
         return value, sentences
 
     def _clip(self) -> float:
         """Scale the gradients down to the maximum norm; return the norm before that."""
         gradients: dict[type[Tensor], list[Tensor]] = {}  # No operation takes sharded and whole ones together.
-        for parameter in self.trained.values():
+        for parameter in self.optimizers.trained.values():
             if parameter.grad is not None:
                 gradients.setdefault(type(parameter.grad), []).append(parameter.grad)
         if self.model.device.type == "cpu" and not self.config.sharded:
-            total = self.embedding_gradients.norm(self.trained.values())
+            total = self.embedding_gradients.norm(self.optimizers.trained.values())
         else:
             norms = [nn.utils.get_total_norm(each) for each in gradients.values()]
             total = math.hypot(*(float(norm.full_tensor() if hasattr(norm, "full_tensor") else norm) for norm in norms))
@@ -268,7 +236,7 @@ class Run:
         rows = [f"{batch.dataset.rows.name}, rows {str(batch.rows[:20].tolist())[1:-1]}" for batch in batches]
         return (
             f"{what} at step {self.step + 1} ({'; '.join(rows)}), and the weights are those of the previous step;"
-            f" {last_good(self.output)}; check these rows, lower learning_rate, or compute in float32"
+            f" {checkpoint.last_good(self.output)}; check these rows, lower learning_rate, or compute in float32"
         )
 
     # --------------------------------------------------------------------------------------- evaluation and saving
@@ -301,7 +269,7 @@ class Run:
         about = self.base, self.batches.datasets, self.config, self.log.history, self.model.device, self.ranks.world
         self.whole_model.trained = training_card(*about)
         if self.output is not None:
-            with explain_failure(self.output, name):
+            with checkpoint.explain_failure(self.output, name):
                 write(self.output / name)
 
     def _save_checkpoint(self) -> None:
@@ -309,9 +277,9 @@ class Run:
         if self.output is None:
             return
         self._gather_weights()
-        tensors, values = optimizer_state(self.optimizers, self.trained)
+        tensors, values = self.optimizers.state()
         tensors |= {name: gather_whole(value) for name, value in self.weights.changing().items()}
-        name = checkpoint_name(self.step)
+        name = checkpoint.name_after(self.step)
 
         def save() -> None:
             state = {
@@ -322,7 +290,7 @@ class Run:
             }
             more, of_callbacks = read_states(self.callbacks)
             both = tensors | more, {**self.setup, **state, **values, **of_callbacks}
-            self._save_model(name, lambda path: write(path, self.whole_model, *both, self.config.keep))
+            self._save_model(name, lambda path: checkpoint.write(path, self.whole_model, *both, self.config.keep))
 
         self.ranks.run_on_main(save)
         self._notify("on_save", path=self.output / name)

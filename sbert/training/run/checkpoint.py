@@ -53,7 +53,7 @@ def last_good(output: Path | None) -> str:
     return "there is no checkpoint yet" if path is None else f"the last good checkpoint is {path}"
 
 
-def checkpoint_name(step: int) -> str:
+def name_after(step: int) -> str:
     """The name of the checkpoint after this number of steps, in the output folder."""
     return f"checkpoints/step-{step:08}"
 
@@ -118,14 +118,6 @@ def check_same(path: Path, what: str, saved: Any, expected: Any) -> None:
         what, saved, expected = f"{what} {name}", saved.get(name), expected.get(name)
     reason = f"belongs to a different training: {what} was {saved!r}, but is now {expected!r}"
     raise UnreadableError(path, reason, _REMEDY)
-
-
-def find_checkpoint(output: Path, resume: bool) -> Path | None:
-    """The checkpoint from which a run goes on, if there is one; a ValueError if there is one and it should not."""
-    path = newest(output / "checkpoints")
-    if path is not None and not resume:
-        raise ValueError(f"{path} exists already; pass resume=True to continue, or another output")
-    return path
 
 
 def restore(path: Path, setup: Mapping[str, Any], weights: Weights) -> tuple[dict[str, Any], dict[str, Tensor]]:

@@ -135,9 +135,6 @@ def gather_whole(tensor: Tensor) -> Tensor:
     return full.detach().cpu()
 
 
-# ------------------------------------------------------------------------------------------------------- optimizers
-
-
 def match_names(patterns: Iterable[str], names: Sequence[str], setting: str) -> dict[str, str]:
     """For each name that matches a pattern, the last such pattern; ``*`` matches any characters.
 
@@ -158,49 +155,91 @@ def match_names(patterns: Iterable[str], names: Sequence[str], setting: str) -> 
     return last
 
 
-def create_optimizers(
-    config: TrainingConfig, module: nn.Module, trained: Mapping[str, nn.Parameter]
-) -> list[torch.optim.Optimizer]:
-    """The optimizers of groups of parameters, each with its learning rate, also as ``peak``, and its weight decay.
+class Optimizers:
+    """The optimizers of all weights that are trained, in groups with a learning rate and a weight decay each.
 
     Args:
         config: The settings.
-        module: What holds the parameters.
-        trained: The parameters, by name.
-    """
-    rates = config.learning_rates or {}
-    patterns = match_names(rates, list(trained), "learning_rates") if rates else {}
-    muons = set(trained.values()) if config.optimizer == "muon" else set()
-    for part in module.modules() if muons else ():
-        if isinstance(part, nn.Embedding):
-            muons.discard(part.weight)
-    groups: dict[tuple[object, ...], dict[str, Any]] = {}
-    for name, parameter in trained.items():
-        rate = rates[patterns[name]] if name in patterns else config.learning_rate
-        decay = config.weight_decay if parameter.ndim > 1 else 0.0
-        key = (parameter.ndim == 2 and parameter in muons, name.startswith("loss."), decay, rate)
-        groups.setdefault(key, {"params": [], "lr": rate, "weight_decay": decay})["params"].append(parameter)
-    if muons:
-        matrices = [group for (by_muon, *_), group in groups.items() if by_muon]
-        others = [group for (by_muon, *_), group in groups.items() if not by_muon]
-        # Steps as large as those of AdamW, so that one learning rate serves both.
-        optimizers = [_create(config, others)] if others else []
-        optimizers += [torch.optim.Muon(matrices, adjust_lr_fn="match_rms_adamw")] if matrices else []
-    else:
-        optimizers = [_create(config, list(groups.values()))]
-    for optimizer in optimizers:
-        for group in optimizer.param_groups:
-            group["peak"] = group["lr"]
-    return optimizers
-
-
-def _create(config: TrainingConfig, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
-    """An optimizer other than Muon.
+        weights: The weights.
 
     Raises:
         ImportError: If the optimizer's package is not installed.
         TypeError: If a function returned something else.
+        ValueError: If nothing is trained, or a pattern of ``learning_rates`` matches no name.
     """
+
+    def __init__(self, config: TrainingConfig, weights: Weights) -> None:
+        self.trained: dict[str, nn.Parameter] = weights.trained()
+        rates = config.learning_rates or {}
+        patterns = match_names(rates, list(self.trained), "learning_rates") if rates else {}
+        muons = set(self.trained.values()) if config.optimizer == "muon" else set()
+        for part in weights.both.modules() if muons else ():
+            if isinstance(part, nn.Embedding):
+                muons.discard(part.weight)
+        groups: dict[tuple[object, ...], dict[str, Any]] = {}
+        for name, parameter in self.trained.items():
+            rate = rates[patterns[name]] if name in patterns else config.learning_rate
+            decay = config.weight_decay if parameter.ndim > 1 else 0.0
+            key = (parameter.ndim == 2 and parameter in muons, name.startswith("loss."), decay, rate)
+            groups.setdefault(key, {"params": [], "lr": rate, "weight_decay": decay})["params"].append(parameter)
+        matrices = [groups.pop(key) for key in list(groups) if key[0]] if muons else []
+        self._all: list[torch.optim.Optimizer] = [_create(config, list(groups.values()))] if groups else []
+        if matrices:  # Steps as large as those of AdamW, so that one learning rate serves both.
+            self._all.append(torch.optim.Muon(matrices, adjust_lr_fn="match_rms_adamw"))
+        for optimizer in self._all:
+            for group in optimizer.param_groups:
+                group["peak"] = group["lr"]
+
+    def step(self, factor: float) -> None:
+        """Take a step with learning rates of this share of their peaks, and drop the gradients."""
+        for optimizer in self._all:
+            for group in optimizer.param_groups:
+                group["lr"] = group["peak"] * factor
+            optimizer.step()
+        for parameter in self.trained.values():  # An optimizer of the caller's may leave some out.
+            parameter.grad = None
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """The state as ``optimizer.NAME.KEY``: tensors, unsharded, and numbers.
+
+        Raises:
+            TypeError: If a value is neither.
+        """
+        tensors: dict[str, Tensor] = {}
+        values = {place: group[key] for place, group, key in self._counters()}
+        for name, parameter in self.trained.items():
+            for optimizer in self._all:
+                for key, value in optimizer.state.get(parameter, {}).items():
+                    if isinstance(value, Tensor):
+                        tensors[f"optimizer.{name}.{key}"] = gather_whole(value)
+                    elif value is None or isinstance(value, (bool, int, float)):
+                        values[f"optimizer.{name}.{key}"] = value
+                    else:
+                        what = f"the optimizer's state {key!r} of {name} is of type {type(value).__name__}"
+                        raise TypeError(f"{what}; use an optimizer whose state is tensors and numbers")
+        return tensors, values
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Set what ``state`` returned."""
+        for place, group, key in self._counters():
+            group[key] = saved.get(place, group[key])
+        owner = {part: each for each in self._all for group in each.param_groups for part in group["params"]}
+        for place, value in saved.items():
+            name, _, key = place.removeprefix("optimizer.").rpartition(".")
+            if place.startswith("optimizer.") and name in self.trained:
+                part = self.trained[name]
+                owner[part].state[part][key] = _place_like(value, part) if isinstance(value, Tensor) else value
+
+    def _counters(self) -> Iterator[tuple[str, dict[str, Any], str]]:
+        """What optimizers count or adapt in a group: its name in a checkpoint, the group, and the key there."""
+        for i, optimizer in enumerate(self._all):
+            for j, group in enumerate(optimizer.param_groups):
+                for key, value in list(group.items()):
+                    if type(value) in (int, float) and key not in ("lr", "peak"):  # Those the run itself sets.
+                        yield f"group.{i}.{j}.{key}", group, key
+
+
+def _create(config: TrainingConfig, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
     if not isinstance(config.optimizer, str):
         own = config.optimizer(groups)
         if not isinstance(own, torch.optim.Optimizer):
@@ -215,52 +254,6 @@ def _create(config: TrainingConfig, groups: list[dict[str, Any]]) -> torch.optim
         eight_bits: torch.optim.Optimizer = AdamW8bit(groups, betas=betas, eps=eps)
         return eight_bits
     return torch.optim.AdamW(groups, betas=betas, eps=eps, fused=True)
-
-
-def optimizer_state(
-    optimizers: Sequence[torch.optim.Optimizer], trained: Mapping[str, nn.Parameter]
-) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The state of the optimizers as ``optimizer.NAME.KEY``: tensors, unsharded, and numbers.
-
-    Raises:
-        TypeError: If a value is neither.
-    """
-    tensors: dict[str, Tensor] = {}
-    values = {place: group[key] for place, group, key in _counters(optimizers)}
-    for name, parameter in trained.items():
-        for optimizer in optimizers:
-            for key, value in optimizer.state.get(parameter, {}).items():
-                if isinstance(value, Tensor):
-                    tensors[f"optimizer.{name}.{key}"] = gather_whole(value)
-                elif value is None or isinstance(value, (bool, int, float)):
-                    values[f"optimizer.{name}.{key}"] = value
-                else:
-                    what = f"the optimizer's state {key!r} of {name} is of type {type(value).__name__}"
-                    raise TypeError(f"{what}; use an optimizer whose state is tensors and numbers")
-    return tensors, values
-
-
-def restore_optimizers(
-    optimizers: Sequence[torch.optim.Optimizer], trained: Mapping[str, nn.Parameter], saved: Mapping[str, Any]
-) -> None:
-    """Set what ``optimizer_state`` returned."""
-    for place, group, key in _counters(optimizers):
-        group[key] = saved.get(place, group[key])
-    owner = {part: each for each in optimizers for group in each.param_groups for part in group["params"]}
-    for place, value in saved.items():
-        name, _, key = place.removeprefix("optimizer.").rpartition(".")
-        if place.startswith("optimizer.") and name in trained:
-            part = trained[name]
-            owner[part].state[part][key] = _place_like(value, part) if isinstance(value, Tensor) else value
-
-
-def _counters(optimizers: Sequence[torch.optim.Optimizer]) -> Iterator[tuple[str, dict[str, Any], str]]:
-    """What optimizers count or adapt in a group: its name in a checkpoint, the group, and the key there."""
-    for i, optimizer in enumerate(optimizers):
-        for j, group in enumerate(optimizer.param_groups):
-            for key, value in list(group.items()):
-                if type(value) in (int, float) and key not in ("lr", "peak"):  # Those the run itself sets.
-                    yield f"group.{i}.{j}.{key}", group, key
 
 
 def _place_like(value: Tensor, live: Any) -> Tensor:
