@@ -132,7 +132,7 @@ class Ranks:
 
     def run_on_main(self, action: Callable[[], object]) -> None:
         """Run an action on rank 0 while the others wait; if it fails there, it fails on all."""
-        self.together(action if self.first else bool)  # Which does nothing.
+        self.together(action if self.rank == 0 else bool)  # Which does nothing.
 
 
 def leave() -> None:

@@ -230,7 +230,8 @@ def backward(
     leaf.requires_grad_()
     columns = ranks.gather(leaf[position[batch.columns]], batch.rows)  # (rows, columns, dim)
     value = loss(*columns.unbind(1), **batch.extras)
-    _check_value(value, loss)
+    if not isinstance(value, Tensor) or value.ndim or not value.requires_grad:
+        raise _refuse(value, loss)
     torch.autograd.backward(value * weight)
 
     gradient = torch.zeros_like(leaf) if leaf.grad is None else leaf.grad
@@ -284,10 +285,10 @@ def set_random_state(states: list[Tensor], device: torch.device) -> None:
         module.set_rng_state(state) if device.type == "mps" else module.set_rng_state(state, device)
 
 
-def _check_value(value: object, loss: object) -> None:
+def _refuse(value: object, loss: object) -> Exception:
+    """The error for what a loss has returned, if it is not a scalar from which gradients can be computed."""
     name = getattr(loss, "__name__", type(loss).__name__)
-    if not isinstance(value, Tensor) or value.ndim:
-        given = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
-        raise TypeError(f"{name} returns {given}; return a scalar tensor, such as a mean")
-    if not value.requires_grad:
-        raise ValueError(f"the value of {name} does not depend on the columns' vectors; compute it from them")
+    if isinstance(value, Tensor) and not value.ndim:
+        return ValueError(f"the value of {name} does not depend on the columns' vectors; compute it from them")
+    given = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+    return TypeError(f"{name} returns {given}; return a scalar tensor, such as a mean")

@@ -116,7 +116,7 @@ class Rows:
         return table
 
     def __len__(self) -> int:
-        return len(self.head) if self.in_memory or self.is_stream else len(self._data)
+        return len(self.head.columns[0]) if self.in_memory or self.is_stream else len(self._data)
 
     def texts(self, row: int) -> tuple[str, ...]:
         """The texts of a row, one per column; of a stream, of one of its first rows."""

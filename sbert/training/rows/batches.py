@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, count, islice, repeat
 from typing import TYPE_CHECKING, Any
@@ -142,29 +142,31 @@ class Batches:
 
     def _mix(self, epoch: int) -> Iterator[PlannedBatch]:
         """The batches of an epoch, of one data set after the other; endless with a stream."""
-        sources, counts = [], list[float]()
-        for name, dataset in self.datasets.items():
-            plan = None if dataset.rows.is_stream else self._sample(name, epoch, 0)
-            sources.append((name, self._repeat(name, epoch, plan)))
-            counts.append(math.inf if plan is None else len(plan))
-        mix = self.config.mix
-        weights = mix if isinstance(mix, str) else [mix[name] for name, _ in sources]
+        names, mix = list(self.datasets), self.config.mix
+        counts, sources = list[float](), []
+        for position, name in enumerate(names):
+            passes = self._passes(name, position, epoch)
+            first = next(passes)
+            counts.append(len(first) if isinstance(first, list) else math.inf)
+            sources.append(chain(first, chain.from_iterable(passes)))
+        weights = mix if isinstance(mix, str) else list(map(mix.__getitem__, names))
         for turn in turns(counts, weights, np.random.default_rng([self.config.seed, epoch])):
-            name, source = sources[turn]
-            yield name, *next(source)
+            yield names[turn], *next(sources[turn])
 
-    def _repeat(self, name: str, epoch: int, plan: list[Batch] | None) -> Iterator[tuple[Batch, Sequence[Any]]]:
-        """The batches of a data set, one pass after the other; those of a stream with their rows."""
+    def _passes(self, name: str, position: int, epoch: int) -> Iterator[Iterable[tuple[Batch, Sequence[Any]]]]:
+        """The batches of a data set in an epoch, for each of its passes; those of a stream with their rows."""
         for again in count():
-            if plan is None:
-                yield from self._stream(name, epoch, again)
+            seed = [self.config.seed, epoch, position, *([again] if again else [])]
+            generator = np.random.default_rng(seed)
+            if self.datasets[name].rows.is_stream:
+                yield self._stream(name, again, generator)
             else:
-                yield from zip(self._sample(name, epoch, again) if again else plan, repeat(()))
+                yield list(zip(self._sample(name, epoch, generator), repeat(())))
 
-    def _stream(self, name: str, epoch: int, again: int) -> Iterator[tuple[Batch, list[Any]]]:
+    def _stream(self, name: str, again: int, generator: np.random.Generator) -> Iterator[tuple[Batch, list[Any]]]:
         """The batches of one pass over a stream."""
-        size, buffer, number = self.config.size_of(name), self.config.shuffle_buffer, 0
-        for batch in self.datasets[name].rows.stream(size, buffer, self._generator(name, epoch, again)):
+        size, number = self.config.size_of(name), 0
+        for batch in self.datasets[name].rows.stream(size, self.config.shuffle_buffer, generator):
             if not self.config.drop_last or len(batch[0]) == size:
                 number += 1
                 yield batch
@@ -172,18 +174,13 @@ class Batches:
             reason = "it can be iterated once only, or it has less rows than a batch and drop_last=True"
             raise ValueError(f"{name} gave no batch in pass {again + 1}: {reason}; pass an iterable that starts anew")
 
-    def _generator(self, name: str, epoch: int, again: int) -> np.random.Generator:
-        seed = [self.config.seed, epoch, list(self.datasets).index(name)]
-        return np.random.default_rng([*seed, again] if again else seed)
-
-    def _sample(self, name: str, epoch: int, again: int) -> list[Batch]:
+    def _sample(self, name: str, epoch: int, generator: np.random.Generator) -> list[Batch]:
         """The batches of one pass over a data set."""
-        rows: Any = self.datasets[name].rows
-        config = self.config
+        config, rows = self.config, self.datasets[name].rows
         sampler, size = config.sampler_of(name), config.size_of(name)
-        sample = SAMPLERS[sampler] if isinstance(sampler, str) else sampler
+        sample: Any = SAMPLERS[sampler] if isinstance(sampler, str) else sampler
         more = {"epoch": epoch} if "epoch" in inspect.signature(sample).parameters else {}
-        plan = list(map(np.asarray, sample(rows, size, self._generator(name, epoch, again), **more)))
+        plan = list(map(np.asarray, sample(rows, size, generator, **more)))
         if config.drop_last:
             plan = [batch for batch in plan if len(batch) == size]
         if not plan:

@@ -57,7 +57,7 @@ class Table:
     def cells(self, count: int) -> list[tuple[str, ...]]:
         """The texts and the label of the first rows, as the table of a model card shows them."""
         cells = []
-        for row, texts in enumerate(self.texts(range(min(count, len(self))))):
+        for row, texts in enumerate(self.texts(range(len(self.columns[0]))[:count])):
             label, values = "", [] if self.labels is None else self.labels[row].flatten().tolist()
             if self.form == "lists":
                 label = ", ".join([f"{each:g}" for each in values[: len(texts) - 1]])

@@ -86,12 +86,12 @@ class Run:
         # With gradient caching, the rows of all chunks would take more memory than the whole gradient.
         sparse = ranks.world == 1 and config.chunk_tokens is None
         self.embedding_gradients: EmbeddingGradients = EmbeddingGradients(self.model.modules() if sparse else ())
-        output, show = (self.output, self.show_progress_bar) if ranks.first else (None, False)
+        output, show = (self.output, self.show_progress_bar) if ranks.rank == 0 else (None, False)
         self.log: Log = Log(output, self.total, self.step, state["waiting"], show, config.metric)
         if output is not None:
             checkpoint.write_class_names(output, self.batches)
         if self.progress.stopped and self.step < self.total and ranks.first:
-            what = f"{self.output}/{checkpoint.name_after(self.step)}: a callback ended this run at step {self.step} of {self.total}"
+            what = f"{checkpoint.name_after(self.step)}: a callback ended this run at step {self.step} of {self.total}"
             warn(f"{what}, so nothing is trained; load the final model and pass another output to train on")
 
     def _restore(self) -> tuple[dict[str, Any], dict[str, Tensor]]:

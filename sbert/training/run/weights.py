@@ -43,18 +43,6 @@ class Weights:
         self.heads: nn.ModuleDict = nn.ModuleDict(heads).to(model.device)
         self.both: nn.ModuleDict = nn.ModuleDict({"model": model, "loss": self.heads})
 
-    def trained(self) -> dict[str, nn.Parameter]:
-        """The parameters that are not frozen: those of the model by their names there, those of losses as ``loss.…``.
-
-        Raises:
-            ValueError: If all are frozen.
-        """
-        named = self.both.named_parameters()
-        trained = {name.removeprefix("model."): value for name, value in named if value.requires_grad}
-        if not trained:
-            raise ValueError("nothing is trained: no weight of the model or the loss has requires_grad=True")
-        return trained
-
     def changing(self) -> dict[str, Tensor]:
         """What training changes: parameters that are not frozen, and the buffers that a model folder stores."""
         saved = self.both.state_dict()
@@ -169,7 +157,13 @@ class Optimizers:
     """
 
     def __init__(self, config: TrainingConfig, weights: Weights) -> None:
-        self.trained: dict[str, nn.Parameter] = weights.trained()
+        # Those of the model by their names there, those of losses as ``loss.…``.
+        self.trained: dict[str, nn.Parameter] = {}
+        for name, parameter in weights.both.named_parameters():
+            if parameter.requires_grad:
+                self.trained[name.removeprefix("model.")] = parameter
+        if not self.trained:
+            raise ValueError("nothing is trained: no weight of the model or the loss has requires_grad=True")
         rates = config.learning_rates or {}
         patterns = match_names(rates, list(self.trained), "learning_rates") if rates else {}
         muons = set(self.trained.values()) if config.optimizer == "muon" else set()
