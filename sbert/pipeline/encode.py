@@ -130,6 +130,7 @@ class Encoding:
         normalize: Whether outputs are scaled to length 1.
         precision: Precision of the outputs.
         ranges: Ranges of the precision int8.
+        device: What computes, if that is not the device of the model.
         on_device: Whether the outputs stay on the device of the model.
         plain: Whether to compute in the dtype of the weights, and without ``torch.compile``.
         deterministic: Whether outputs have the same bits whatever else is in the call.
@@ -147,6 +148,7 @@ class Encoding:
         normalize: bool = False,
         precision: str = "float32",
         ranges: npt.ArrayLike | None = None,
+        device: torch.device | None = None,
         on_device: bool = False,
         plain: bool = False,
         deterministic: bool = False,
@@ -162,12 +164,12 @@ class Encoding:
             check_coding(precision, ranges)
         self.model: Any = model
         self.prompt: str = prompt
-        self.device: torch.device = model.device
+        self.device: torch.device = model.device if device is None else device
         self.dtype: torch.dtype = model.dtype
         if self.dtype == torch.float16:
             leave_float16(model, self.device)
             self.dtype = model.dtype
-        self.to: torch.device = self.device if on_device else torch.device("cpu")
+        self.to: torch.device = model.device if on_device else torch.device("cpu")
         self._batch_tokens, self.batch_size, self._on_truncate = batch_tokens, batch_size, on_truncate
         self.truncate_dim: int | None = truncate_dim
         self.normalize: bool = normalize

@@ -81,9 +81,9 @@ def killed(pool: Pool, given: list[str], kills: int, usual: float) -> tuple[Any,
 
 def workers_of(pool: Pool) -> list[int]:
     """The workers' processes: the children of the process that hands out orders."""
-    assert pool._workers.broker is not None
     broker = pool._workers.broker.pid
-    return list(map(int, Path(f"/proc/{broker}/task/{broker}/children").read_text().split()))
+    children = Path(f"/proc/{broker}/task").glob("*/children")
+    return [int(number) for each in children for number in each.read_text().split()]
 
 
 def memory(pool: Pool) -> None:

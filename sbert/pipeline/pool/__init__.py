@@ -19,11 +19,12 @@ from pathlib import Path
 from subprocess import PIPE, Popen
 from typing import Any
 
+import numpy as np
 import torch
 
 from sbert.backends.network import tree
 from sbert.inputs.devices import check_device
-from sbert.pipeline.pool.broker import PROGRAM, TRIES
+from sbert.pipeline.pool.broker import PROGRAM, Place
 from sbert.pipeline.pool.encoding import PooledEncoding
 from sbert.storage.atomic import temporary_folder
 
@@ -117,11 +118,6 @@ class Pool:
         """Forget orders: those that no worker has begun are not begun."""
         self._workers.cancel(set(futures))
 
-    @property
-    def pending(self) -> int:
-        """Number of orders without a result."""
-        return len(self._workers._pending)
-
     def close(self) -> None:
         """End the processes, at once."""
         self._workers.close()
@@ -142,80 +138,65 @@ class _Workers:
         opened: What is closed with the workers.
     """
 
-    def __init__(self, folder: Path, places: list[tuple[str, int, list[int]]], opened: ExitStack) -> None:
-        self._folder, self._places, self._opened, self._parent = folder, places, opened, os.getpid()
+    def __init__(self, folder: Path, places: list[Place], opened: ExitStack) -> None:
+        self._folder, self._opened, self._parent = folder, opened, os.getpid()
         self._lock = threading.RLock()  # A pool may be freed, and thereby closed, at any line of its own threads.
-        self.broker: Popen[bytes] | None = None
-        self._closed, self._numbers = False, count()
-        self._pending: dict[int, tuple[Future[Any], bytes, str]] = {}
-        self._deaths: int = 0  # Of brokers, without a reply between them.
+        self._numbers = count()
+        self._pending: dict[int, Future[Any]] = {}
+        self._ended = False
+        flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+        flags += ["-W", "ignore:resource_tracker"]  # Semaphores of workers that were ended at once.
+        method = "fork" if FORKS and all(threads for _, threads, _ in places) else "spawn"
+        command = [os.fsdecode(get_executable()), *flags, "-c", PROGRAM, str(folder), json.dumps(places), method]
+        self.broker: Popen[bytes] = Popen(command, stdin=PIPE, stdout=PIPE)  # noqa: S603  # This interpreter.
+        threading.Thread(target=self._read, daemon=True).start()
 
     def submit(self, content: bytes, what: str) -> Future[Any]:
         if self._parent != os.getpid():
             raise RuntimeError("the pool belongs to the process that made it; make one in this process")
-        future: Future[Any] = Future()
         with self._lock:
-            if self._closed:
-                raise RuntimeError("the pool is closed; make a new one with model.pool(devices)")
-            number = next(self._numbers)
-            self._pending[number] = future, content, what
+            if self._ended:
+                raise RuntimeError("the pool is closed, or was ended; make a new one with model.pool(devices)")
+            number, future = next(self._numbers), Future[Any]()
+            self._pending[number] = future
             self._send(number, content, what)
         return future
 
     def cancel(self, futures: set[Future[Any]]) -> None:
         with self._lock:
-            for number in [number for number, (future, *_) in self._pending.items() if future in futures]:
-                self._pending.pop(number)[0].cancel()
+            for number in [number for number, future in self._pending.items() if future in futures]:
+                self._pending.pop(number).cancel()
                 self._send(number, None, "")
 
     def _send(self, *message: Any) -> None:
-        if self.broker is None:
-            flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-            flags += ["-W", "ignore:resource_tracker"]  # Semaphores of workers that were ended at once.
-            method = "fork" if FORKS and all(threads for _, threads, _ in self._places) else "spawn"
-            arguments = [str(self._folder), json.dumps(self._places), method]
-            command = [os.fsdecode(get_executable()), *flags, "-c", PROGRAM, *arguments]
-            self.broker = Popen(command, stdin=PIPE, stdout=PIPE)  # noqa: S603  # This interpreter.
-            threading.Thread(target=self._read, args=(self.broker,), daemon=True).start()
-        with suppress(OSError, ValueError):  # If it has ended, the thread that reads sends all orders again.
+        with suppress(OSError, ValueError):  # If it has ended, the thread that reads says so.
             pickle.dump(message, self.broker.stdin)  # type: ignore[arg-type]
             self.broker.stdin.flush()  # type: ignore[union-attr]
 
-    def _read(self, broker: Popen[bytes]) -> None:
+    def _read(self) -> None:
         """Give replies to those who wait for them, until the broker ends."""
-        with suppress(EOFError, OSError, pickle.UnpicklingError), broker:
+        with suppress(EOFError, OSError, pickle.UnpicklingError), self.broker:
             while True:
-                number, reply = pickle.load(broker.stdout)  # type: ignore[arg-type]  # noqa: S301  # From our own process.
+                number, reply = pickle.load(self.broker.stdout)  # type: ignore[arg-type]  # noqa: S301  # Our own process.
                 with self._lock:
-                    future, *_ = self._pending.pop(number, (None,))
-                    self._deaths = 0
+                    future = self._pending.pop(number, None)
                 if future is not None:
                     _resolve(future, reply)
-        with self._lock:
-            if self.broker is broker:
-                self.broker = None
-                self._deaths += 1
-                if self._closed or self._deaths >= TRIES:
-                    self._fail(RuntimeError(f"the pool has ended {TRIES} times; if memory ran out, pass fewer devices"))
-                for number, (_, *message) in list(self._pending.items()):
-                    self._send(number, *message)
+        self._end("the process of the pool was ended; if memory ran out, pass fewer devices")
 
-    def _fail(self, error: Exception) -> None:
-        pending, self._pending = self._pending, {}
-        for future, *_ in pending.values():
-            future.set_exception(error)
+    def _end(self, error: str) -> None:
+        with self._lock:
+            pending, self._pending = self._pending, {}
+            self._ended = True
+        for future in pending.values():
+            future.set_exception(RuntimeError(error))
 
     def close(self) -> None:
         """End the processes, at once. In a forked process, which has none, nothing happens."""
-        if self._parent != os.getpid():
-            return
-        with self._lock:
-            self._closed = True
-            self._fail(RuntimeError("the pool was closed while it was in use"))
-            broker = self.broker
-            if broker is not None:
-                broker.kill()  # It may be loading the model. The workers end with it.
-                broker.wait()
+        if self._parent == os.getpid():
+            self._end("the pool was closed while it was in use")
+            self.broker.kill()  # It may be loading the model. The workers end with it.
+            self.broker.wait()
             self._opened.close()
 
 
@@ -250,18 +231,11 @@ def _write_model(model: Any, folder: Path) -> None:
         ) from error
 
 
-def _assign_cores(devices: list[torch.device]) -> list[tuple[str, int, list[int]]]:
+def _assign_cores(devices: list[torch.device]) -> list[Place]:
     """For each device its name, its number of threads, and its cores; 0 threads and no cores for an accelerator."""
     workers, threads = sum(device.type == "cpu" for device in devices), torch.get_num_threads()
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
-    places: list[tuple[str, int, list[int]]] = []
-    number = 0
-    for device in devices:
-        if device.type != "cpu":
-            places.append((str(device), 0, []))
-            continue
-        first, last = number * len(cores) // workers, (number + 1) * len(cores) // workers
-        share = (number + 1) * threads // workers - number * threads // workers
-        places.append((str(device), max(1, share), cores[first:last] if len(cores) >= workers else []))
-        number += 1
-    return places
+    cores = cores if len(cores) >= workers else []
+    each = [np.array_split(given, max(1, workers)) for given in (np.arange(threads), np.array(cores, int))]
+    on_cpu = ((max(1, len(share)), own.tolist()) for share, own in zip(*each, strict=True))
+    return [(str(device), *(next(on_cpu) if device.type == "cpu" else (0, []))) for device in devices]

@@ -1,12 +1,12 @@
-"""The process that a pool starts: it loads the model, and has orders done by a ``ProcessPoolExecutor``.
+"""The process that a pool starts: it loads the model, and has a thread for each worker that gives it orders.
 
 It is a program of its own, so it never imports the caller's script: neither scripts without
 ``if __name__ == "__main__":`` nor notebooks are run again. What the model is made of must be importable.
 
 On Linux, workers on the CPU are forks of this process, which has prepared the weights for this CPU. They share its
 memory, weights in every layout included. Elsewhere, and on an accelerator, each worker maps the file of the model into
-memory. The executor ends all its workers when one of them dies; then there is a new one, and the orders in work are
-given to it again. All end when the pool's process ends in any way, and what it has left of files goes with them.
+memory. A worker that dies is replaced, and gets its order again. All end when the pool's process ends in any way, and
+what it has left of files goes with them.
 """
 
 from __future__ import annotations
@@ -23,18 +23,11 @@ import sys
 import threading
 import traceback
 import warnings
-from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any, BinaryIO, NoReturn
 
 import torch
-
-from sbert.inputs.devices import leave_float16
 
 # What the interpreter runs; an interrupt of the keyboard is for the parent, which ends the workers. At first, modules
 # of the standard library are not to be looked for in the working folder.
@@ -44,114 +37,95 @@ PROGRAM = (
     " sys.path[:] = pickle.load(open(sys.argv[1] + '/path.pickle', 'rb'));"
     " from sbert.pipeline.pool.broker import main; main()"
 )
-TRIES = 3  # Workers that one order may end.
+Place = tuple[str, int, list[int]]  # Of a worker: its device, its number of threads, and its cores.
+_TRIES = 3  # Workers that one order may end.
 _TOKENIZING = "TOKENIZERS_PARALLELISM"
-
-_model: Any = None  # That of this worker, or the error that kept it from being loaded.
-
-
-@dataclass
-class _Task:
-    """An order, and the number of workers that may have ended because of it."""
-
-    number: int
-    order: bytes
-    what: str
-    deaths: int = 0
 
 
 def main() -> NoReturn:
-    """Do the orders that arrive at standard input: ``PROGRAM FOLDER PLACES METHOD``."""
-    global _model
+    """Have the orders done that arrive at standard input, until that ends: ``PROGRAM FOLDER PLACES METHOD``."""
     folder, places, method = Path(sys.argv[1]), json.loads(sys.argv[2]), sys.argv[3]
     orders, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # What modules print is no reply.
-    events: SimpleQueue[Any] = SimpleQueue()
-    threading.Thread(target=_read, args=(orders, events, folder), daemon=True).start()
-    warnings.filterwarnings("ignore", ".*fork", DeprecationWarning)  # Of the thread that reads.
-    if method == "fork":
-        torch.set_num_threads(max(threads for _, threads, _ in places))
-        _model = _load(folder)
-        _prepare(_model)
-        gc.collect()
-        gc.freeze()  # The collector would write to the memory that is shared.
-    _Broker(folder, places, method, events, replies).run()
-
-
-def _read(orders: BinaryIO, events: SimpleQueue[Any], folder: Path) -> None:
-    """Pass orders on, until the pool's process has ended in any way; then end, even while the model is loaded."""
+    warnings.filterwarnings("ignore", ".*fork", DeprecationWarning)  # Of the threads.
+    broker = _Broker(folder, places, method, replies)
+    threading.Thread(target=broker.begin, daemon=True).start()
     try:
         while True:
-            events.put(pickle.load(orders))  # noqa: S301  # From the parent.
-    finally:
+            broker.put(*pickle.load(orders))  # noqa: S301  # From the parent.
+    finally:  # The pool's process has ended in any way. The model may still be loaded meanwhile.
         shutil.rmtree(folder, ignore_errors=True)
         os._exit(0)
 
 
 class _Broker:
-    """Hands out as many orders at a time as there are workers, so that it is known which of them were in work."""
+    """The orders that wait, and the workers, each of which has a thread that waits for it."""
 
-    def __init__(
-        self, folder: Path, places: list[Any], method: str, events: SimpleQueue[Any], replies: BinaryIO
-    ) -> None:
-        self._folder, self._places, self._events, self._replies = folder, places, events, replies
+    def __init__(self, folder: Path, places: list[Place], method: str, replies: BinaryIO) -> None:
+        self._folder, self._places, self._replies = folder, places, replies
         self._context: Any = multiprocessing.get_context(method)
-        self._executor: ProcessPoolExecutor | None = None
-        self._waiting: deque[_Task] = deque()
-        self._running: dict[Future[bytes], tuple[_Task, ProcessPoolExecutor]] = {}
+        self._model: Any = None
+        self._waiting: dict[int, tuple[bytes, str]] = {}
+        self._changed = threading.Condition()
+        self._lock = threading.Lock()  # For one fork or one reply at a time.
 
-    def run(self) -> NoReturn:
-        while True:
-            event = self._events.get()
-            if isinstance(event, Future):
-                self._finish(event)
-            elif event[1] is None:  # It was cancelled.
-                self._waiting = deque(task for task in self._waiting if task.number != event[0])
+    def begin(self) -> None:
+        """Load the model, if workers are forks, and let each worker take orders."""
+        if self._context.get_start_method() == "fork":
+            torch.set_num_threads(max(threads for _, threads, _ in self._places))
+            self._model = _load(self._folder)
+            _prepare(self._model)
+            gc.collect()
+            gc.freeze()  # The collector would write to the memory that is shared.
+        for place in self._places:
+            threading.Thread(target=self._serve, args=(place,), daemon=True).start()
+
+    def put(self, number: int, order: bytes | None, what: str) -> None:
+        """Add an order, or remove one that was cancelled."""
+        with self._changed:
+            if order is None:
+                self._waiting.pop(number, None)
             else:
-                self._waiting.append(_Task(*event))
-            while self._waiting and self._has_room():
-                self._begin(self._waiting.popleft())
+                self._waiting[number] = order, what
+                self._changed.notify()
 
-    def _has_room(self) -> bool:
-        """Whether a worker is free. What may end workers is done alone, so that no other order is blamed."""
-        suspects = [self._waiting[0], *(task for task, _ in self._running.values())]
-        alone = any(task.deaths >= TRIES - 1 for task in suspects)
-        return len(self._running) < (1 if alone else len(self._places))
+    def _serve(self, place: Place) -> NoReturn:
+        """Give one worker orders, one after another; replace it when it dies."""
+        worker: Any = None
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting)
+                number = next(iter(self._waiting))
+                order, what = self._waiting.pop(number)
+            for _ in range(_TRIES):
+                if worker is None or not worker.is_alive():
+                    worker, connection = self._start(place)
+                try:
+                    connection.send_bytes(order)
+                    reply = connection.recv_bytes()
+                    break
+                except (EOFError, OSError):
+                    worker.kill()
+                    worker.join()
+            else:
+                message = (
+                    f"{what} ended {_TRIES} workers, each of which was encoding them; if memory ran out, pass a smaller"
+                    " batch_tokens= or chunk_size=, or fewer devices"
+                )
+                reply = pickle.dumps((None, RuntimeError(message), ""))
+            with self._lock:
+                pickle.dump((number, reply), self._replies, 5)
+                self._replies.flush()
 
-    def _begin(self, task: _Task) -> None:
-        if self._executor is None:
-            places = self._context.SimpleQueue()
-            for place in self._places:
-                places.put(place)
-            arguments = str(self._folder), places, self._replies.fileno() if _model is not None else None
-            self._executor = ProcessPoolExecutor(len(self._places), self._context, _start_worker, arguments)
-        try:
-            future = self._executor.submit(_answer, task.order)
-        except BrokenProcessPool:  # While nothing was in work.
-            self._executor = None
-            self._begin(task)
-            return
-        self._running[future] = task, self._executor
-        future.add_done_callback(self._events.put)
-
-    def _finish(self, future: Future[bytes]) -> None:
-        task, executor = self._running.pop(future)
-        try:
-            reply = future.result()
-        except BrokenProcessPool:
-            if self._executor is executor:
-                self._executor = None
-            task.deaths += 1
-            if task.deaths < TRIES:
-                self._waiting.appendleft(task)
-                return
-            message = (
-                f"{task.what} ended {TRIES} workers, each of which was encoding them; if memory ran out, pass a smaller"
-                " batch_tokens= or chunk_size=, or fewer devices"
-            )
-            reply = pickle.dumps((None, RuntimeError(message), ""))
-        pickle.dump((task.number, reply), self._replies, 5)
-        self._replies.flush()
+    def _start(self, place: Place) -> tuple[Any, Any]:
+        """A worker, and the connection to it."""
+        with self._lock:
+            ours, theirs = self._context.Pipe()
+            replies = None if self._model is None else self._replies.fileno()
+            worker = self._context.Process(target=_work, args=(theirs, str(self._folder), self._model, replies, place))
+            worker.start()
+            theirs.close()
+        return worker, ours
 
 
 def _load(folder: Path) -> Any:
@@ -189,20 +163,21 @@ def _prepare(model: Any) -> None:
 # ------------------------------------------------------------------------------------------------- in a worker
 
 
-def _start_worker(folder: str, places: Any, replies: int | None) -> None:
-    """Take a place, and put the model there."""
-    global _model
+def _work(connection: Any, folder: str, model: Any, replies: int | None, place: Place) -> None:
+    """Do orders on a device, until the broker ends."""
     if replies is not None:
         os.close(replies)  # Else the pool would not notice the end of the broker.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
-        if _model is None:
-            _model = _load(Path(folder))
-        if not isinstance(_model, Exception):
-            _place(_model, *places.get())
+        model = _load(Path(folder)) if model is None else model
+        if not isinstance(model, Exception):
+            _move(model, *place)
     except Exception as error:
-        _model = error
+        model = error
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            connection.send_bytes(_answer(model, connection.recv_bytes()))
 
 
 def _end_with_parent() -> None:
@@ -210,7 +185,7 @@ def _end_with_parent() -> None:
     os._exit(0)  # Even while texts are being encoded.
 
 
-def _place(model: Any, device: str, threads: int, cores: list[int]) -> None:
+def _move(model: Any, device: str, threads: int, cores: list[int]) -> None:
     """Put the model on a device; a worker on the CPU gets its own number of threads and, if there are any, cores."""
     if threads:
         if cores:
@@ -222,25 +197,22 @@ def _place(model: Any, device: str, threads: int, cores: list[int]) -> None:
     elif (index := torch.device(device).index) is not None:
         torch.accelerator.set_device_index(index)  # Else it would take memory of the first one, too.
     model.to(device)
-    leave_float16(model, model.device)
 
 
-def _answer(order: bytes) -> bytes:
+def _answer(model: Any, order: bytes) -> bytes:
     """The pickle of the result of an order, of its error, and of the traceback."""
     try:
-        if isinstance(_model, Exception):
-            raise _model
+        if isinstance(model, Exception):
+            raise model
         with _explain("read its texts"):
             function, arguments = pickle.loads(order)  # noqa: S301  # From the parent.
-        return pickle.dumps((function(_model, *arguments), None, ""), 5)
+        return pickle.dumps((function(model, *arguments), None, ""), 5)
     except Exception as error:
         return pickle.dumps((None, _picklable(error), traceback.format_exc()))
 
 
 def _picklable(error: Exception) -> Exception:
-    try:
+    with contextlib.suppress(Exception):  # Of any kind: it runs code of the error's class.
         if type(pickle.loads(pickle.dumps(error))) is type(error):  # noqa: S301
             return error
-    except Exception:  # noqa: S110  # Of any kind: it runs code of the error's class.
-        pass
     return RuntimeError(f"{type(error).__name__}: {error}")
