@@ -19,7 +19,7 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict
 
 from sbert import SentenceEncoder
-from sbert.pipeline.request_queue import ClosedError, QueueFullError
+from sbert.pipeline.batcher import ClosedError, QueueFullError
 
 try:
     import uvicorn

@@ -20,8 +20,7 @@ import pytest
 import torch
 
 from sbert import Pooling, SentenceEncoder, Transformer
-from sbert.pipeline.batcher import Batcher
-from sbert.pipeline.request_queue import ClosedError, QueueFullError, Request
+from sbert.pipeline.batcher import Batcher, ClosedError, QueueFullError, Request
 from tests import small
 
 ROOT = Path(__file__).parent.parent.parent
@@ -325,7 +324,7 @@ def test_what_is_done_is_forgotten(model: SentenceEncoder) -> None:
 PROGRAM = """
 import json, os, sys, threading
 from sbert import SentenceEncoder
-from sbert.pipeline.batcher import Batcher
+from sbert.pipeline.batcher import Batcher, ClosedError, QueueFullError, Request
 
 batcher = Batcher(SentenceEncoder(sys.argv[1], device="cpu"))
 expected = batcher.encode("a small boat").tolist()
