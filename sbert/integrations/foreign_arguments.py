@@ -5,8 +5,11 @@ Only a call with an unknown argument reads this file: ``sbert.inputs.arguments``
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
+
+from sbert.integrations import switching
 
 # Names that are not taken, and the names here that an error suggests; () if there is no equivalent.
 NAMES = {
@@ -37,23 +40,8 @@ ALIASES = {
     "inputs": "sentences",
     "model_name": "name",
 }
-# Arguments without an equivalent, which are taken at their default alone: that, and what to do instead.
-REFUSED: dict[str, tuple[Any, str]] = {
-    "trust_remote_code": (
-        False,
-        "code from model folders is never run; pass trust_remote_code=False, which loads each model that transformers"
-        " knows (see the guide of sbert.integrations)",
-    ),
-    "backend": ("torch", "models run in torch here; 'sbert export' writes them for other runtimes"),
-    "model_card_data": (None, "edit the README.md of the saved folder"),
-    "keep_in_fp32_modules": (None, "pass dtype='float32'"),
-    "safe_serialization": (True, "weights are written as safetensors"),
-    "train_datasets": (None, "edit the README.md of the saved folder"),
-    "local_model_path": (None, "load the model from there, and push it"),
-    "exist_ok": (False, "it is pushed whether the repository exists or not; leave this out"),
-    "replace_model_card": (False, "the model card is replaced in any case; leave this out"),
-    "create_pr": (False, "pass revision= for a branch of its own"),
-}
+# Arguments without an equivalent, which are taken at their default alone; the row says what to do instead.
+REFUSED = {name: row for row in switching.ROWS if row.section == switching.OF_MODELS for name in row.theirs}
 
 
 def translate(
@@ -77,10 +65,9 @@ def translate(
     """
     renamed: dict[str, Any] = {}
     for name, value in options.items():
-        if name in REFUSED:
-            default, remedy = REFUSED[name]
-            if value != default:
-                raise ValueError(f"{label}() got {name}={value!r:.60}, where only {default!r} is supported; {remedy}")
+        if row := REFUSED.get(name):
+            if value != (default := json.loads(row.how)):
+                raise ValueError(f"{label}() got {name}={value!r:.60}, where only {default!r} is supported; {row.here}")
             continue
         ours = name if name in names else ALIASES.get(name, name)
         if ours in renamed:

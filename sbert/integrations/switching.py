@@ -7,8 +7,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
 
-# The section of arguments that are taken at one value alone, which stands in the second column, as JSON.
-DEFAULTS = "Arguments at their default"
+# The sections of arguments that are taken at one value alone, which stands in the second column, as JSON.
+DEFAULTS, OF_MODELS = "Arguments at their default", "Arguments of models at their default"
 _FOLDER = Path(__file__).parent / "sentence_transformers"
 
 

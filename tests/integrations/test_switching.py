@@ -22,7 +22,7 @@ import sbert
 from sbert import CrossEncoder, SentenceEncoder
 from sbert.integrations import switching
 from sbert.integrations.foreign_arguments import ALIASES, REFUSED
-from sbert.integrations.switching import DEFAULTS, ROWS, Row
+from sbert.integrations.switching import DEFAULTS, OF_MODELS, ROWS, Row
 from tests import pairs, small
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # The old names of modules warn.
@@ -45,7 +45,7 @@ MODULES = {
 INTERNAL = {f"{name}BatchSampler" for name in ("GroupByLabel", "NoDuplicates", "RoundRobin", "Proportional")}
 SECTIONS = dict.fromkeys(row.section for row in ROWS)
 TABLES: dict[str, list[Row]] = {section: [row for row in ROWS if row.section == section] for section in SECTIONS}
-ARGUMENTS = TABLES.pop(DEFAULTS)
+ARGUMENTS = [*TABLES.pop(DEFAULTS), *TABLES.pop(OF_MODELS)]
 SKIPPED = [name for row in TABLES.pop(OUT_OF_SCOPE) for name in row.theirs]
 ENCODE, SCORE = ("encode", "encode_query", "encode_document"), ("predict", "rank")
 

@@ -12,8 +12,7 @@
 
 What is not offered is an error that says what to use instead; ``sbert.integrations.switching`` has all names. What has
 another meaning here keeps it: texts that are not ``str`` are refused, the learning rate is one step ahead during
-warm-up, ``mine_hard_negatives`` counts ranks among candidates only, and ``eval_dataset`` is measured by its negative
-loss, ``-loss``, since higher is better.
+warm-up, and ``mine_hard_negatives`` counts ranks among candidates only.
 """
 
 from __future__ import annotations

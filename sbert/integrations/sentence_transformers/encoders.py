@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import SequentialSampler
@@ -95,16 +93,12 @@ def _fit(model: Any, objectives: list[tuple[Any, Any]], evaluator: Any, **option
         model.save(folder)
 
 
-def _sampler(loader: Any) -> str | Callable[..., Any]:
+def _sampler(loader: Any) -> str:
     """The sampler of a data loader: the rows in their order, if it does not shuffle them."""
     for own in (loader, loader.dataset):
         if isinstance(getattr(own, "sampler", None), str):
             return str(own.sampler)
-    return _in_order if isinstance(loader.sampler, SequentialSampler) else "random"
-
-
-def _in_order(rows: Any, batch_size: int, generator: Any) -> list[Any]:
-    return [np.arange(start, min(start + batch_size, len(rows))) for start in range(0, len(rows), batch_size)]
+    return "in_order" if isinstance(loader.sampler, SequentialSampler) else "random"
 
 
 def _rows(loader: Any, loss: Any) -> list[tuple[Any, ...]]:

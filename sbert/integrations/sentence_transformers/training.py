@@ -10,8 +10,6 @@ from enum import Enum
 from types import SimpleNamespace
 from typing import Any
 
-import torch
-
 from sbert.backends.huggingface import imported
 from sbert.inputs.arguments import nearest_argument, warn
 from sbert.integrations.sentence_transformers.evaluation import SequentialEvaluator
@@ -28,15 +26,12 @@ _SAME = Form(
     "output_dir=output per_device_train_batch_size=batch_size gradient_accumulation_steps=accumulation learning_rate"
     " weight_decay max_grad_norm=max_gradient_norm logging_steps=log_every seed prompts",
 ).parameters()
-# Those that _config reads.
-_READ = (
+# Those that _config reads, and those that change no result here.
+_TAKEN = (
     "num_train_epochs max_steps warmup_steps warmup_ratio fp16 bf16 gradient_checkpointing batch_sampler"
     " multi_dataset_batch_sampler eval_strategy eval_steps save_strategy save_steps save_total_limit"
     " load_best_model_at_end metric_for_best_model disable_tqdm"
-).split()
-# Those that change no result here.
-_IGNORED = (
-    "per_device_eval_batch_size run_name gradient_checkpointing_kwargs remove_unused_columns tf32 optim"
+    " per_device_eval_batch_size run_name gradient_checkpointing_kwargs remove_unused_columns tf32 optim"
     " logging_strategy logging_first_step log_level overwrite_output_dir do_train do_eval save_only_model"
     " dataloader_num_workers dataloader_pin_memory dataloader_persistent_workers dataloader_prefetch_factor"
     " greater_is_better logging_dir eval_on_start"
@@ -82,10 +77,10 @@ class SentenceTransformerTrainingArguments(SimpleNamespace):
         known.update(_DEFAULTS)
         options = {name: getattr(value, "value", value) for name, value in options.items()}
         for name, value in options.items():
-            if name not in known and name not in _IGNORED:
+            if name not in known and name not in _TAKEN:
                 meant = nearest_argument(name, known)
                 raise TypeError(f"unknown argument {name!r}" + (f"; did you mean {meant!r}?" if meant else ""))
-            if name not in (*_SAME, *_READ, *_IGNORED) and value != known[name]:
+            if name not in (*_SAME, *_TAKEN) and value != known[name]:
                 raise ValueError(
                     f"{name}={value!r:.60}: only {known[name]!r} is supported; sbert.TrainingConfig has all settings"
                 )
@@ -106,19 +101,19 @@ def _config(args: Any, batches: int, chunk_tokens: int | None) -> TrainingConfig
     if args.fp16:
         warn("fp16=True computes in bfloat16 here, which needs no scaling of the loss")
     warm = args.warmup_steps or args.warmup_ratio or 0
-    chosen = getattr(args.batch_sampler, "value", args.batch_sampler)
-    mix = args.multi_dataset_batch_sampler
+    samplers = {"batch_sampler": "random", "no_duplicates_hashed": "no_duplicates"}
+    metric = (args.metric_for_best_model or "").removeprefix("eval_") or None
     return TrainingConfig(
         **{**ours, "output": None if args.save_strategy == "no" else args.output_dir},
         warmup=warm if warm < 1 else min(1.0, warm / max(1, round(total))),
         dtype="bfloat16" if args.fp16 or args.bf16 else "float32",
         chunk_tokens=chunk_tokens or (4096 if args.gradient_checkpointing else None),
-        sampler={"batch_sampler": "random", "no_duplicates_hashed": "no_duplicates"}.get(chosen, chosen),
-        mix=getattr(mix, "value", mix),
+        sampler=samplers.get(args.batch_sampler, args.batch_sampler),
+        mix=args.multi_dataset_batch_sampler,
         evaluate_every=(args.eval_steps or args.logging_steps) if args.eval_strategy == "steps" else None,
         checkpoint_every=args.save_steps if args.save_strategy == "steps" else None,
         keep=args.save_total_limit or 2,
-        metric=(args.metric_for_best_model or "").removeprefix("eval_") or None,
+        metric="evaluation_loss" if metric == "loss" else metric,
     )
 
 
@@ -129,7 +124,7 @@ class SentenceTransformerTrainer:
         model: The model.
         args: The arguments; by default those of three epochs.
         train_dataset: A ``datasets.Dataset``, rows, or several of these by name.
-        eval_dataset: The same; without an evaluator, the evaluation is its negative loss.
+        eval_dataset: The same; its loss is a score, too.
         loss: A loss of ``losses``, or one of ours, or one for each data set by name.
         evaluator: An evaluator, or several.
         options: ``callbacks`` and the like, which are not supported.
@@ -153,24 +148,24 @@ class SentenceTransformerTrainer:
         self.train_dataset, self.eval_dataset = train_dataset, eval_dataset
         self.loss = default_loss(model) if loss is None else loss
         self.evaluator = SequentialEvaluator(evaluator) if isinstance(evaluator, (list, tuple)) else evaluator
-        if self.evaluator is None and eval_dataset is not None:
-            self.evaluator = NegativeLoss(eval_dataset, self.loss)
         self.state = SimpleNamespace(log_history=[], global_step=0)
 
     def trainer(self) -> Trainer:
         """Our trainer with the same settings."""
-        data = self.train_dataset if isinstance(self.train_dataset, Mapping) else {"data": self.train_dataset}
+        data = self.eval_dataset if self.train_dataset is None else self.train_dataset
+        data = data if isinstance(data, Mapping) else {"data": data}
         losses = self.loss if isinstance(self.loss, Mapping) else dict.fromkeys(data, self.loss)
         options = {key: value for one in losses.values() for key, value in settings(one).items()}
         sizes = [math.ceil(len(rows) / self.args.per_device_train_batch_size) for rows in data.values()]
-        turns = self.args.multi_dataset_batch_sampler in ("round_robin", MultiDatasetBatchSamplers.ROUND_ROBIN)
+        turns = self.args.multi_dataset_batch_sampler == "round_robin"
         columns_of = {name: _columns_of(rows, losses[name]) for name, rows in data.items()}
         return Trainer(
             self.model,
             data,
             losses,
             _config(self.args, min(sizes) * len(sizes) if turns else sum(sizes), options.get("chunk_tokens")),
-            evaluator=None if self.args.eval_strategy == "no" else self.evaluator,
+            evaluator=self.evaluator,
+            evaluation_data=self.eval_dataset,
             columns={name: columns for name, (columns, _) in columns_of.items() if columns},
             label={name: label for name, (_, label) in columns_of.items() if label},
             guide=options.get("guide"),
@@ -179,6 +174,8 @@ class SentenceTransformerTrainer:
     def train(self, resume_from_checkpoint: bool | str | None = None) -> SimpleNamespace:
         """Train, and return the number of steps, the last loss and the history."""
         trainer = self.trainer()
+        if self.args.eval_strategy == "no":
+            trainer.evaluator = None
         history = trainer.fit(
             resume=bool(resume_from_checkpoint),
             show_progress_bar=None if self.args.disable_tqdm is None else not self.args.disable_tqdm,
@@ -191,10 +188,12 @@ class SentenceTransformerTrainer:
         return SimpleNamespace(global_step=self.state.global_step, training_loss=losses[-1], metrics=history[-1])
 
     def evaluate(self) -> dict[str, float]:
-        """The metrics of the evaluator; their names begin with ``eval_``."""
-        if self.evaluator is None:
+        """The metrics of the evaluator, and the loss of the evaluation data; their names begin with ``eval_``."""
+        given: Any = self.trainer().evaluator
+        if given is None:
             raise ValueError("there is nothing to evaluate; pass evaluator= or eval_dataset=")
-        return {f"eval_{name}": value for name, value in self.evaluator(self.model).items()}
+        metrics = [each(self.model) for each in (given.values() if isinstance(given, Mapping) else [given])]
+        return {f"eval_{name}": value for one in metrics for name, value in one.items()}
 
     def save_model(self, output_dir: str | os.PathLike[str] | None = None) -> None:
         """``model.save``."""
@@ -202,31 +201,6 @@ class SentenceTransformerTrainer:
 
 
 CrossEncoderTrainer = SentenceTransformerTrainer
-
-
-class NegativeLoss:
-    """An evaluator: the negative mean loss of a data set."""
-
-    def __init__(self, data: Any, loss: Any) -> None:
-        self._data = data if isinstance(data, Mapping) else {"": data}
-        self._loss = loss
-
-    def __call__(self, model: Any) -> dict[str, float]:
-        """-loss of each data set."""
-        results = {}
-        for name, data in self._data.items():
-            loss = self._loss[name] if isinstance(self._loss, Mapping) else self._loss
-            columns, label = _columns_of(data, loss)
-            texts = [list(data[column]) for column in columns]
-            options = {} if label is None else {"labels": torch.tensor(list(data[label]), device=model.device)}
-            with torch.no_grad():
-                if model.is_cross_encoder:
-                    pairs = list(zip(*texts, strict=True))
-                    vectors = [model.predict(pairs, activation=torch.nn.Identity(), convert_to_tensor=True)]
-                else:
-                    vectors = [model.encode(column, convert_to_tensor=True) for column in texts]
-                results[f"{name}_negative_loss".lstrip("_")] = -float(loss(*vectors, **options))
-        return results
 
 
 def _columns_of(data: Any, loss: Any) -> tuple[list[str], str | None]:
