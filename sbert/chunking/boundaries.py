@@ -42,7 +42,7 @@ class Chunk(NamedTuple):
         return documents[self.document][self.start : self.end]
 
 
-def locating(module: object) -> LocatesTokens:
+def require_positions(module: object) -> LocatesTokens:
     """The module, if its tokenizer gives token positions; otherwise a ValueError."""
     if not isinstance(module, LocatesTokens):
         raise ValueError(f"{type(module).__name__} gives no positions of its tokens in a text; use a Transformer")

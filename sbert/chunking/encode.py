@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from sbert.chunking.boundaries import Chunk, groups, locating, passages, token_limit
+from sbert.chunking.boundaries import Chunk, groups, passages, require_positions, token_limit
 from sbert.chunking.late import late_vectors
 from sbert.encoder import SentenceEncoder
 from sbert.inputs.arguments import whole
@@ -54,7 +55,7 @@ def split(
         ['A cat sleeps. A kitten naps.', 'Taxes rise.']
     """
     texts = rows_of(documents, "documents")
-    reader = locating(model[0])
+    reader = require_positions(model[0])
     limit = token_limit(reader, max_tokens, choose_prompt(model, prompt_name, prompt))
     if not 0 <= whole("overlap", overlap) < limit:
         raise ValueError(f"overlap={overlap} does not fit passages of {limit} tokens; pass 0 to {limit - 1}")
@@ -128,40 +129,22 @@ def encode_chunks(
         >>> vectors.shape
         (3, 384)
     """
-    texts = list(rows_of(documents, "documents"))
+    texts, prompts = list(rows_of(documents, "documents")), {"prompt_name": prompt_name, "prompt": prompt}
     if chunks is None:
-        result = split(model, texts, max_tokens, overlap, prompt_name=prompt_name, prompt=prompt)
+        result = split(model, texts, max_tokens, overlap, **prompts)
     elif max_tokens is not None or overlap:
         raise ValueError("chunks and max_tokens or overlap were given; pass either chunks or the other two")
     else:
-        result = _check(chunks, texts)
+        result = [Chunk(*chunk) for chunk in chunks]
+        for row, (document, start, end) in enumerate(result):
+            if not 0 <= document < len(texts) or not 0 <= start < end <= len(texts[document]):
+                raise ValueError(f"chunks[{row}]={tuple(result[row])} is no part of the {len(texts)} documents")
     if not late:
-        vectors = model.encode(
-            [chunk.text(texts) for chunk in result],
-            prompt_name=prompt_name,
-            prompt=prompt,
-            batch_tokens=batch_tokens,
-            normalize_embeddings=normalize_embeddings,
-            truncate_dim=truncate_dim,
-            show_progress_bar=show_progress_bar,
-        )
-        return result, vectors
-    job = Encoding(
-        model,
-        choose_prompt(model, prompt_name, prompt),
-        batch_tokens,
-        on_truncate="ignore",
-        truncate_dim=model.truncate_dim if truncate_dim is None else truncate_dim,
-        normalize=normalize_embeddings,
-    )
+        options: dict[str, Any] = {"batch_tokens": batch_tokens, "normalize_embeddings": normalize_embeddings}
+        options |= {"truncate_dim": truncate_dim, "show_progress_bar": show_progress_bar, **prompts}
+        return result, model.encode([chunk.text(texts) for chunk in result], **options)
+    dim = model.truncate_dim if truncate_dim is None else truncate_dim
+    settings: dict[str, Any] = {"on_truncate": "ignore", "truncate_dim": dim, "normalize": normalize_embeddings}
+    job = Encoding(model, choose_prompt(model, prompt_name, prompt), batch_tokens, **settings)
     with job.report(len(result), show_progress_bar, "passages") as report:
-        return result, late_vectors(job, locating(model[0]), texts, result, report)
-
-
-def _check(chunks: Iterable[tuple[int, int, int]], documents: list[str]) -> list[Chunk]:
-    """The given passages, each inside its document."""
-    passages = [Chunk(*chunk) for chunk in chunks]
-    for row, (document, start, end) in enumerate(passages):
-        if not 0 <= document < len(documents) or not 0 <= start < end <= len(documents[document]):
-            raise ValueError(f"chunks[{row}]={tuple(passages[row])} is no part of the {len(documents)} documents")
-    return passages
+        return result, late_vectors(job, require_positions(model[0]), texts, result, report)

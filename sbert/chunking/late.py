@@ -26,6 +26,8 @@ _PART, _CONTEXT = 32, 256
 # Pooling modes that use one token of the text, which most passages do not contain.
 _ONE_TOKEN = ("cls", "lasttoken")
 
+# The ids of tokens, and the characters from which to which each of them stands.
+LocatedTokens = tuple[list[int], list[tuple[int, int]]]
 # (row of the result, start, end) of a passage; start and end count characters of a document, or tokens.
 Passage = tuple[int, int, int]
 
@@ -86,19 +88,15 @@ def _late_vectors(
 
 
 def _batches(
-    job: Encoding,
-    reader: LocatesTokens,
-    documents: Sequence[str],
-    passages: Sequence[Sequence[Passage]],
-    report: Report,
+    job: Encoding, reader: LocatesTokens, documents: Sequence[str], passages: list[list[Passage]], report: Report
 ) -> Iterator[tuple[list[int], Tensor]]:
     """For each batch of windows, the rows of the result that it gives, and their vectors, (rows, dim)."""
     before, behind = _parts(job.model, job.device)
     located = reader.locate([job.prompt + document for document in documents])
     read = [
         window
-        for document, (ids, positions), own in zip(documents, located, passages, strict=True)
-        for window in _windows(reader, document, ids, positions, own, job.prompt)
+        for document, tokens, own in zip(documents, located, passages, strict=True)
+        for window in _windows(reader, document, tokens, own, job.prompt)
     ]
     offsets = np.cumsum([0, *(len(window.ids) for window in read)])
     flat = np.fromiter((token for window in read for token in window.ids), np.int32, int(offsets[-1]))
@@ -129,18 +127,14 @@ def _parts(model: nn.Sequential, device: torch.device) -> tuple[nn.Sequential, n
 
 
 def _windows(
-    reader: LocatesTokens,
-    document: str,
-    ids: list[int],
-    positions: list[tuple[int, int]],
-    passages: Sequence[Passage],
-    prompt: str,
+    reader: LocatesTokens, document: str, tokens: LocatedTokens, passages: list[Passage], prompt: str
 ) -> Iterator[Window]:
     """The windows of a document: each passage is in one window, with context around it.
 
     The first passage includes the leading special tokens and the prompt, and the last one the trailing special tokens.
     So a passage that is the whole document has the vector of the document.
     """
+    ids, positions = tokens
     leading, trailing = reader.special_tokens
     last = len(ids) - trailing
     body = np.array(positions[leading:last], np.int64).reshape(-1, 2) - len(prompt)  # (tokens, 2)

@@ -10,7 +10,6 @@ import textwrap
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from itertools import accumulate, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -39,6 +38,8 @@ def show(arguments: argparse.Namespace, lines: Iterable[Line], records: Iterable
         lines: The results as text.
         records: The same results for JSON.
     """
+    from sbert.visualization.text import shorten
+
     encoding = "utf-8" if arguments.output else sys.stdout.encoding or "utf-8"
     width = _UNLIMITED if arguments.output else _width()
     if arguments.json:
@@ -83,21 +84,6 @@ def one_line(text: str) -> str:
     kinds = ((character, unicodedata.category(character)) for character in " ".join(text.split()))
     shown = ((character, kind) for character, kind in kinds if kind != "Cf" or character in _JOINERS)
     return "".join("\ufffd" if kind == "Cc" else character for character, kind in shown)
-
-
-def shorten(text: str, width: int) -> str:
-    """Shorten a text to at most ``width`` terminal columns, with … at its end if it was longer.
-
-    Example:
-        >>> shorten("The cat sleeps.", 8), shorten("고양이가 잔다.", 8)
-        ('The cat…', '고양이…')
-    """
-    from sbert.visualization.text import count_columns
-
-    if count_columns(text) <= width:
-        return text
-    columns = accumulate(map(count_columns, text))
-    return text[: sum(1 for _ in takewhile(lambda so_far: so_far < width, columns))].rstrip() + "…" if width > 0 else ""
 
 
 def table(rows: Iterable[Sequence[str]], header: Sequence[str]) -> str:

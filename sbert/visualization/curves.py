@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import cycle
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,6 @@ Entry = Mapping[str, Any]
 History = Sequence[Entry] | str | os.PathLike[str]
 
 _LOSS, _RATE = "tab:blue", "0.45"
-_SCORES = ("tab:orange", "tab:green", "tab:red", "tab:purple", "tab:brown", "tab:pink")
 
 
 @known_arguments
@@ -44,7 +42,7 @@ def training_curves(history: History, path: str | os.PathLike[str] | None = None
         ['learning rate', 'loss', 'spearman']
     """
     figure = new_figure(path)
-    entries = list(_entries(history))
+    entries = list(_read_entries(history))
     steps = [entry for entry in entries if "loss" in entry]
     evaluations = [entry for entry in entries if "evaluation" in entry]
     if not steps and not evaluations:
@@ -62,7 +60,7 @@ def training_curves(history: History, path: str | os.PathLike[str] | None = None
     return figure
 
 
-def _entries(history: History) -> Iterator[Entry]:
+def _read_entries(history: History) -> Iterator[Entry]:
     located: Iterable[tuple[str, Any]]
     if isinstance(history, (str, os.PathLike)):
         located = ((where, row[TEXT]) for where, row in read_records(history, None, "jsonl"))
@@ -92,7 +90,8 @@ def _draw_steps(axis: Any, steps: list[Entry]) -> None:
 def _draw_evaluations(axis: Any, evaluations: list[Entry]) -> None:
     """One line for each metric, with the value of its best point: beside it, or in the legend of several."""
     names = list(dict.fromkeys(name for entry in evaluations for name in entry["evaluation"]))
-    for name, color in zip(names, cycle(_SCORES)):
+    for number, name in enumerate(names, start=1):
+        color = f"C{number}"  # The first of matplotlib's colours is that of the loss.
         points = [(entry["step"], entry["evaluation"][name]) for entry in evaluations if name in entry["evaluation"]]
         choose = min if name.endswith("loss") else max
         best = choose((point for point in points if not math.isnan(point[1])), key=itemgetter(1), default=None)

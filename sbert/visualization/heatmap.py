@@ -12,8 +12,8 @@ import numpy.typing as npt
 from sbert.functional import Vectors
 from sbert.inputs.arguments import known_arguments
 from sbert.inputs.texts import texts_of
-from sbert.inputs.vectors import vectors_of
 from sbert.visualization.drawing import new_figure
+from sbert.visualization.projection import check_vectors
 from sbert.visualization.text import count_columns, font_families, shorten
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def similarity_heatmap(
     listed = texts_of(sentences, "sentences")
     if not listed:
         raise ValueError("there are no sentences, so there is nothing to draw; pass at least one")
-    matrix = _checked_scores(listed, scores)
+    matrix = _as_matrix(listed, scores)
     texts = [shorten(sentence, 60) for sentence in listed]
     few = len(texts) <= _FEW
     size = max(2.0, len(texts) * (0.62 if few else 0.26))
@@ -89,17 +89,15 @@ def similarity_heatmap(
     return figure
 
 
-def _checked_scores(sentences: list[str], scores: Compares | Vectors) -> Scores:
+def _as_matrix(sentences: list[str], scores: Compares | Vectors) -> Scores:
     """The matrix of similarities. Shape: (sentences, sentences)."""
     count = len(sentences)
     if isinstance(scores, Compares):
         vectors = scores.encode(sentences)
         scores = scores.similarity(vectors, vectors)
-    matrix: Scores = vectors_of("scores", scores).detach().float().cpu().numpy()
+    matrix = check_vectors(scores, "scores")
     if matrix.shape != (count, count):
         raise ValueError(f"scores have shape {matrix.shape}; pass ({count}, {count}), or a model")
-    if not np.isfinite(matrix).all():
-        raise ValueError(f"scores[{int((~np.isfinite(matrix)).any(1).argmax())}] are not all finite; check the vectors")
     return matrix
 
 

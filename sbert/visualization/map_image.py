@@ -71,7 +71,7 @@ def corpus_map(
     matrix = check_vectors(vectors)
     texts = None if texts is None else texts_of(texts, "texts")
     labels = None if labels is None else list(labels)
-    for name, given in (("labels", labels), ("texts", texts)):
+    for name, given in {"labels": labels, "texts": texts}.items():
         if given is not None and len(given) != len(matrix):
             raise ValueError(f"there are {len(matrix)} vectors and {len(given)} {name}; pass one for each vector")
     method = None if matrix.shape[1] == 2 else choose(len(matrix))[0]
@@ -81,13 +81,15 @@ def corpus_map(
     axis: Any = figure.subplots()
     colours = _draw_points(axis, points, clusters, grey=labels is not None)
     axis.set_aspect("equal", adjustable="datalim")
-    axis.set_xticks([])
-    axis.set_yticks([])
+    axis.set(xticks=[], yticks=[])
     axis.spines[:].set_color("0.8")
     if method is not None:
         axis.set_xlabel(NAMES[method], loc="right", fontsize=8, color="0.4")
     if labels is not None and len(points):
-        _draw_legend(axis)
+        legend = axis.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=9, labelspacing=0.6)
+        for handle, text in zip(legend.legend_handles, legend.get_texts(), strict=True):
+            handle.set(sizes=[40], alpha=1)
+            text.set(parse_math=False, fontfamily=font_families())
     if texts is not None:
         written = list(range(len(points)))
         if len(points) > _MAX_TEXTS:
@@ -108,26 +110,13 @@ def _draw_points(axis: Any, points: Coordinates, clusters: list[Cluster], grey: 
     size = float(np.clip(3000 / max(len(points), 1), 3, 45))
     without = sum(name is None for name, _ in clusters) if grey else 0
     colours = []
+    look = {"alpha": 0.8 if len(points) < 2000 else 0.55, "zorder": 1 if len(points) > _MAX_TEXTS else 4}
     for number, (name, rows) in enumerate(clusters, start=-without):
         colours.append(_NO_CLUSTER if number < 0 else _COLOURS[number % len(_COLOURS)])
-        axis.scatter(
-            *points[rows].T,
-            s=size,
-            color=colours[-1],
-            marker=_MARKERS[max(number, 0) // len(_COLOURS) % len(_MARKERS)],
-            alpha=0.8 if len(points) < 2000 else 0.55,
-            linewidths=0,
-            zorder=1 if len(points) > _MAX_TEXTS else 4,
-            label=f"{'no cluster' if name is None else name} ({len(rows):,})",
-        )
+        marker = _MARKERS[max(number, 0) // len(_COLOURS) % len(_MARKERS)]
+        label = f"{'no cluster' if name is None else name} ({len(rows):,})"
+        axis.scatter(*points[rows].T, s=size, color=colours[-1], marker=marker, linewidths=0, label=label, **look)
     return colours
-
-
-def _draw_legend(axis: Any) -> None:
-    legend = axis.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=9, labelspacing=0.6)
-    for handle, text in zip(legend.legend_handles, legend.get_texts(), strict=True):
-        handle.set(sizes=[40], alpha=1)
-        text.set(parse_math=False, fontfamily=font_families())
 
 
 def _by_cluster(labels: list[Any] | None, count: int) -> list[Cluster]:
@@ -163,18 +152,10 @@ def _write_texts(figure: Figure, axis: Any, points: Coordinates, chosen: Sequenc
     figure.draw_without_rendering()  # Computes the layout, and so the positions below.
     edge = axis.get_window_extent()
     taken = [Bbox.from_bounds(x - 4, y - 4, 8, 8) for x, y in axis.transData.transform(points[list(chosen)])]
+    look: dict[str, Any] = {"va": "center", "fontsize": 8, "parse_math": False, "fontfamily": font_families()}
+    look |= {"textcoords": "offset points", "path_effects": [withStroke(linewidth=2.5, foreground="white")]}
     for row in chosen:
-        note = axis.annotate(
-            shorten(texts[row], 40),
-            points[row],
-            xytext=(6, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=8,
-            parse_math=False,
-            fontfamily=font_families(),
-            path_effects=[withStroke(linewidth=2.5, foreground="white")],
-        )
+        note = axis.annotate(shorten(texts[row], 40), points[row], xytext=(6, 0), **look)
         for up, left in product((0, 7, -7, 14, -14, 21, -21), (False, True)):
             note.set(position=(-6 if left else 6, up), ha="right" if left else "left")
             box = note.get_window_extent()

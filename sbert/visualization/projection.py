@@ -129,7 +129,7 @@ def density_peaks(points: Vectors, labels: Labels, count: int) -> npt.NDArray[np
     return peaks
 
 
-def check_vectors(vectors: Vectors) -> Coordinates:
+def check_vectors(vectors: Vectors, name: str = "vectors") -> Coordinates:
     """The vectors as a float32 matrix.
 
     Raises:
@@ -137,11 +137,11 @@ def check_vectors(vectors: Vectors) -> Coordinates:
         ValueError: If they are not a matrix, or a value is not finite; the message names its row.
     """
     if isinstance(vectors, (np.ndarray, torch.Tensor)) and vectors.ndim != 2:
-        raise ValueError(f"vectors have shape {tuple(vectors.shape)}; pass a matrix (n, dim)")
-    matrix: Coordinates = vectors_of("vectors", vectors).detach().cpu().float().numpy()
+        raise ValueError(f"{name} have shape {tuple(vectors.shape)}; pass a matrix (n, dim)")
+    matrix: Coordinates = vectors_of(name, vectors).detach().cpu().float().numpy()
     bad = np.flatnonzero(~np.isfinite(matrix).all(1))
     if len(bad):
-        raise ValueError(f"vectors[{bad[0]}] is not finite; encode its text again, or remove it")
+        raise ValueError(f"{name}[{bad[0]}] is not finite; encode its text again, or remove it")
     return matrix
 
 
@@ -149,7 +149,7 @@ def _pca(matrix: Coordinates, dims: int) -> Coordinates:
     """The first principal components, each with its largest absolute value positive; zeros if there are too few."""
     rows, dim = matrix.shape
     result = np.zeros((rows, dims), np.float32)
-    if rows == 0:
+    if not rows:
         return result
     centred = matrix - matrix.mean(0, dtype=np.float64).astype(np.float32)  # (rows, dim)
     # The axes, the one of largest variance first: (dim, min(rows, dim)).

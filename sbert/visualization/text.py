@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import unicodedata
+from itertools import accumulate, takewhile
 
 # Fonts for scripts that matplotlib's own font does not have.
 _FONTS = ("Noto Sans CJK KR", "Noto Sans CJK JP", "NanumGothic", "Malgun Gothic", "Apple SD Gothic Neo", "Unifont")
 
 
-def shorten(text: str, length: int) -> str:
-    """The text on one line of at most ``length`` characters.
+def shorten(text: str, width: int) -> str:
+    """The text on one line of at most ``width`` columns of a terminal, with … at its end if it was longer.
 
     Example:
-        >>> shorten("A long line of text", 10)
-        'A long li…'
+        >>> shorten("The cat sleeps.", 8), shorten("고양이가 잔다.", 8)
+        ('The cat…', '고양이…')
     """
     line = " ".join(text.split())
-    return line if len(line) <= length else line[: length - 1].rstrip() + "…"
+    if count_columns(line) <= width:
+        return line
+    columns = accumulate(map(count_columns, line))
+    return line[: sum(1 for _ in takewhile(lambda so_far: so_far < width, columns))].rstrip() + "…" if width > 0 else ""
 
 
 def count_columns(text: str) -> int:

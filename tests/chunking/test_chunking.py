@@ -10,16 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sbert import (
-    LSTM,
-    Dense,
-    Normalize,
-    Pooling,
-    SentenceEncoder,
-    StaticEmbedding,
-    Transformer,
-    WordEmbeddings,
-)
+from sbert import LSTM, Dense, Normalize, Pooling, SentenceEncoder, StaticEmbedding, Transformer, WordEmbeddings
 from sbert.chunking import encode_chunks, late, split
 from sbert.chunking.boundaries import Chunk
 from tests import small
@@ -278,7 +269,7 @@ def test_windows_of_a_long_document(encoder: SentenceEncoder, part: int, monkeyp
     chunks = split(encoder, STORY, 6)
     (ids, places), reader = encoder[0].locate([STORY])[0], encoder[0]
     passages = [(row, chunk.start, chunk.end) for row, chunk in enumerate(chunks)]
-    windows = list(late._windows(reader, STORY, ids, places, passages, ""))
+    windows = list(late._windows(reader, STORY, (ids, places), passages, ""))
     assert len(windows) > 3
     assert sorted(row for window in windows for row, _, _ in window.passages) == list(range(len(chunks)))
     expected = np.zeros((len(chunks), 16))

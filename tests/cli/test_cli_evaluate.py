@@ -175,10 +175,7 @@ def test_two_processes_share_the_work(folder: Path, run: Run, tmp_path: Path) ->
         ),
         ("@ranker --suite nanobeir --data @data --cross-encoder --rerank 0", "rerank=0 is too small"),
         ("@ranker --suite sts --data @data --cross-encoder --prompt x", "--prompt is for encoders"),
-        (
-            "@encoder --suite sts --data @data --query-prompt x",
-            "--query-prompt is for encoders and --suite",
-        ),
+        ("@encoder --suite sts --data @data --query-prompt x", "--query-prompt is for encoders and --suite"),
     ],
 )
 def test_refuses(run: Run, line: str, message: str) -> None:

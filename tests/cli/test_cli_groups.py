@@ -14,8 +14,8 @@ import pytest
 
 from sbert import Pooling, SentenceEncoder, Transformer
 from sbert.cli.main import main
-from sbert.cli.output import one_line, shorten
-from sbert.visualization.text import count_columns
+from sbert.cli.output import one_line
+from sbert.visualization.text import count_columns, shorten
 from tests import small
 
 TEXTS = [f"{text} {number}" for number in ("one", "two", "three") for text in small.CORPUS]
@@ -169,10 +169,7 @@ def test_one_text_and_texts_that_repeat(saved: Path, texts: Path, run: Run) -> N
     ("words", "message"),
     [
         ("pairs MODEL none.txt", "none.txt does not exist"),
-        (
-            "pairs MODEL texts.txt --max-pairs 0",
-            "--max-pairs: '0' is not possible; pass a whole number of at least 1",
-        ),
+        ("pairs MODEL texts.txt --max-pairs 0", "--max-pairs: '0' is not possible; pass a whole number of at least 1"),
         ("pairs MODEL texts.txt --threshold inf", "'inf' is not a finite number"),
         ("cluster MODEL empty.txt", "empty.txt contains no text"),
         ("cluster MODEL texts.txt -k 3", "--method community takes --threshold and --min-size, and no -k"),

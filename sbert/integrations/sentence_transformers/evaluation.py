@@ -110,9 +110,7 @@ class SequentialEvaluator(evaluation.Evaluator):
     primary_metric = "sequential_score"
 
     def __init__(
-        self,
-        evaluators: Iterable[Any],
-        main_score_function: Callable[[list[float]], float] = lambda scores: scores[-1],
+        self, evaluators: Iterable[Any], main_score_function: Callable[[list[float]], float] = lambda scores: scores[-1]
     ) -> None:
         self.evaluators = list(evaluators)
         self._main = main_score_function
