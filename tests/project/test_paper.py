@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import importlib
 import json
 import random
 import sys
@@ -17,19 +16,13 @@ import numpy as np
 import pytest
 import torch
 
+from examples.paper import arguments, cells, claims, published, report, reproduce, systems, transfer, transfer_data
 from sbert import SentenceEncoder, Trainer, TrainingConfig
 from sbert.losses import SoftmaxLoss
 from tests import small
 
 WORDS = [word for line in small.CORPUS[:2] for word in line.split()]
 TEXTS = ["a small boat", "", "nobodyknows thisword", "The red fox, over the hills!"]
-
-
-@pytest.fixture(scope="module")
-def examples() -> Any:
-    """The modules of the paper's reproduction."""
-    names = ("systems", "published", "report", "claims", "cells", "reproduce", "transfer", "transfer_data", "arguments")
-    return SimpleNamespace(**{name: importlib.import_module(f"examples.paper.{name}") for name in names})
 
 
 def sentence(draw: random.Random) -> str:
@@ -68,15 +61,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def options(folder: Path, tmp_path: Path) -> argparse.Namespace:
     data, vectors = folder / "data", folder / "data/vectors/glove.tiny.txt"
-    named = {
-        "data": data,
-        "vectors": vectors,
-        "fasttext": None,
-        "backbone": str(folder / "bert"),
-        "output": tmp_path,
-        "device": "cpu",
-    }
-    return argparse.Namespace(**named, dtype="float32", learning_rate=1e-3, hidden=8)
+    given = {"data": data, "vectors": vectors, "fasttext": None, "backbone": str(folder / "bert"), "output": tmp_path}
+    return argparse.Namespace(**given, device="cpu", dtype="float32", learning_rate=1e-3, hidden=8)
 
 
 # ------------------------------------------------------------------------------------------------------- systems
@@ -93,10 +79,10 @@ MAKE: dict[str, tuple[Callable[[Any, Any], SentenceEncoder], int]] = {
 
 @pytest.mark.filterwarnings("ignore:not every program reads this model")  # Its pooling is max.
 @pytest.mark.parametrize("name", MAKE)
-def test_systems_make_vectors_and_train(examples: Any, options: argparse.Namespace, tmp_path: Path, name: str) -> None:
+def test_systems_make_vectors_and_train(options: argparse.Namespace, tmp_path: Path, name: str) -> None:
     """Every weight that is meant to learn does, also with rows of no known word; and nothing else."""
     make, dim = MAKE[name]
-    model = make(examples.systems, options)
+    model = make(systems, options)
     assert model.encode(TEXTS).shape == (len(TEXTS), dim)
     if name == "average_words":
         return  # Nothing in it learns.
@@ -118,16 +104,16 @@ def test_systems_make_vectors_and_train(examples: Any, options: argparse.Namespa
 # -------------------------------------------------------------------------------------------------------- tables
 
 
-def test_markdown(examples: Any) -> None:
+def test_markdown() -> None:
     results = [
         {"table": 6, "system": "(|u-v|)", "seed": 1, "figures": {"NLI": 0.72}},
         {"table": 6, "system": "(|u-v|)", "seed": 0, "figures": {"NLI": 0.70}},
         {"table": 6, "system": "MEAN", "seed": 0, "figures": {"NLI": 0.8}},
         {"table": 6, "system": "MEAN", "seed": 0, "figures": {"STSb": 0.9}},
     ]
-    rows = [(row, examples.published.paper(6, row)) for row in ("MEAN", "MAX", "(|u-v|)")]
-    table = examples.report.collect(results, 6, rows)
-    assert examples.report.markdown(table).splitlines()[2:] == [
+    rows = [(row, published.paper(6, row)) for row in ("MEAN", "MAX", "(|u-v|)")]
+    table = report.collect(results, 6, rows)
+    assert report.markdown(table).splitlines()[2:] == [
         "|  | NLI | STSb |",
         "| --- | ---: | ---: |",
         "| MEAN | **80.00** (80.78) | **90.00** (87.44) |",
@@ -135,13 +121,13 @@ def test_markdown(examples: Any) -> None:
     ]
 
 
-def test_the_papers_figures_agree_with_its_averages(examples: Any) -> None:
+def test_the_papers_figures_agree_with_its_averages() -> None:
     """The averages are printed in the paper, too; that of SBERT-NLI-base is 0.03 above the mean of its figures."""
     printed = {
         1: {"Avg. GloVe embeddings": 61.32, "BERT CLS-vector": 29.19, "SBERT-NLI": 74.89, "BiLSTM-max, NLI": 65.01},
         5: {"Avg. GloVe embeddings": 81.52, "BERT CLS-vector": 84.66, "SBERT-NLI": 87.41, "BiLSTM-max, NLI": 85.59},
     }
-    paper = examples.published.paper
+    paper = published.paper
     for number, rows in printed.items():
         for row, average in rows.items():
             assert np.mean([figure for (figure,) in paper(number, row).values()]) == pytest.approx(average, abs=0.031)
@@ -152,19 +138,89 @@ def test_the_papers_figures_agree_with_its_averages(examples: Any) -> None:
     assert paper(4, "SBERT-WikiSec", "SRoBERTa") == {"accuracy": (79.45,)}
 
 
+# -------------------------------------------------------------------------------------------------------- claims
+
+
+def say(number: int, figures: dict[str, dict[str, list[float]]], kind: str = "SBERT") -> list[str]:
+    """What is said of a table whose figures (a list over seeds, by row and column) are these, in percent."""
+    results = [
+        {"table": number, "system": row, "seed": seed, "figures": {column: value / 100}}
+        for row, columns in figures.items()
+        for column, values in columns.items()
+        for seed, value in enumerate(values)
+    ]
+    rows = [(row, published.paper(number, row, kind)) for row in figures]
+    table = report.collect(results, number, rows)
+    found = claims.claims(table)
+    return [line.removeprefix("- ") for line in found[1].splitlines()] if found else []
+
+
+def test_a_comparison_is_decided_by_deviations_over_seeds() -> None:
+    one, several = [27.09], [27.09, 27.3, 26.9]
+    said = say(2, {"SBERT-NLI": {"STSb": one}, "SBERT-STSb": {"STSb": [26.52]}})
+    assert said == ["STSb: SBERT-NLI 27.09 ? SBERT-STSb 26.52: one seed; not decided (paper: 77.03 < 84.67 ± 0.19)"]
+    close = say(2, {"SBERT-NLI": {"STSb": several}, "SBERT-STSb": {"STSb": [26.52, 27.2, 26.4]}})
+    assert close[0].endswith(": within the deviations; not decided (paper: 77.03 < 84.67 ± 0.19)")
+    for figures, verdict in (([20.0, 20.3, 20.1], "contradicts"), ([30.0, 30.2, 29.9], "agrees")):
+        (found,) = say(2, {"SBERT-NLI": {"STSb": several}, "SBERT-STSb": {"STSb": figures}})
+        assert found.endswith(f": {verdict} (paper: 77.03 < 84.67 ± 0.19)")
+        assert ("<" in found.partition(":")[2].partition("paper")[0]) == (verdict == "agrees")
+    # One seed of one of the two is too few; what nothing is random in is measured once.
+    mixed = {"Avg. BERT embeddings": {"SICK-R": [40.0]}, "SBERT-NLI": {"SICK-R": several}}
+    assert say(1, mixed)[0].endswith(": contradicts (paper: 58.40 < 72.91)")
+    mixed["SBERT-NLI"]["SICK-R"] = one
+    assert say(1, mixed)[0].endswith(": one seed; not decided (paper: 58.40 < 72.91)")
+    fixed = {"BERT CLS-vector": {"SICK-R": one}, "Avg. BERT embeddings": {"SICK-R": [26.52]}}
+    assert "nothing is trained, one figure each; not decided" in say(1, fixed)[0]
+
+
+def test_what_the_paper_does_not_have_is_said() -> None:
+    three = [50.0, 50.1, 50.2], [60.0, 60.1, 60.2]
+    said = say(1, {"SBERT-NLI": {"SICK-R": three[0]}, "SBERT-NLI-STSb": {"SICK-R": three[1]}})
+    assert said == ["SICK-R: SBERT-NLI 50.10 ± 0.10 < SBERT-NLI-STSb 60.10 ± 0.10: not in the paper"]
+    # A RoBERTa that reads both sentences is in no table of the paper, and so is an averaging network.
+    said = say(2, {"BERT-STSb": {"STSb": three[0]}, "BERT-NLI-STSb": {"STSb": three[1]}}, "SRoBERTa")
+    assert said[0].endswith(": not in the paper")
+    for table, row in ((1, "Averaging network, NLI"), (5, "Averaging network, NLI"), (7, "Averaging network")):
+        assert published.paper(table, row) == {}
+    # 84.30 ± 0.76 and 84.67 ± 0.19: the paper itself leaves this open.
+    said = say(2, {"SBERT-STSb": {"STSb": three[1]}, "BERT-STSb": {"STSb": three[0]}})
+    assert said[0].endswith(": the paper does not decide it (paper: 84.67 ± 0.19 ≈ 84.30 ± 0.76)")
+
+
+def test_table_1_does_not_say_that_nothing_was_trained_on_scores() -> None:
+    rows = [(row, published.paper(1, row)) for row in cells.ROWS[1]]
+    results = [
+        {"table": 1, "system": row, "seed": seed, "figures": {"SICK-R": 0.5}} for row, _ in rows for seed in range(2)
+    ]
+    said = report.markdown(report.collect(results, 1, rows))
+    assert "no scores were seen" not in said
+    assert "SBERT-NLI-STSb was trained on the scores of STSb; the others saw no scores." in said
+    # In the paper, the table has no such row.
+    assert dict(rows)["SBERT-NLI-STSb"] == {}
+
+
+def test_every_pair_is_of_rows_that_a_table_has() -> None:
+    for number, pairs_of_rows in claims.PAIRS.items():
+        columns = {*published.COLUMNS[number], report.AVERAGE}
+        for one, two, where in pairs_of_rows:
+            assert {one, two} <= set(cells.ROWS[number])
+            assert set(where) <= columns
+
+
 # --------------------------------------------------------------------------------------------------------- paper
 
 
 @pytest.mark.slow  # The whole of two tables: no part of it shows that a stopped run goes on.
 @pytest.mark.filterwarnings("ignore:The least populated class", "ignore:not every program reads this model")
 def test_paper_stopped_and_resumed(
-    examples: Any, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("sklearn")
     words = ["--data", folder / "data", "--backbone", folder / "bert", "--output", tmp_path / "out", "--device", "cpu"]
     words += ["--tables", "2,5", "--quick", "--seeds", "1", "--hidden", "8"]
     monkeypatch.setattr(sys, "argv", ["paper.py", *map(str, words)])
-    file, real, left = tmp_path / "out" / "results.jsonl", examples.reproduce.write_line, [5]
+    file, real, left = tmp_path / "out" / "results.jsonl", reproduce.write_line, [5]
 
     def break_off(*arguments: Any) -> None:
         real(*arguments)
@@ -174,26 +230,26 @@ def test_paper_stopped_and_resumed(
                 half.write('{"cell": [2, "SB')
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(examples.reproduce, "write_line", break_off)
+    monkeypatch.setattr(reproduce, "write_line", break_off)
     with pytest.raises(KeyboardInterrupt):
-        examples.reproduce.main()
+        reproduce.main()
     before = file.read_text(encoding="utf-8").splitlines()
     assert len(before) == 6
-    examples.reproduce.main()
+    reproduce.main()
     lines = file.read_text(encoding="utf-8").splitlines()
     assert lines[:5] == before[:5]
-    cells = [tuple(json.loads(line)["cell"]) for line in lines]
-    assert len(set(cells)) == len(cells)
-    assert [sum(cell[0] == table for cell in cells) for table in (2, 5)] == [9, 6]
+    written = [tuple(json.loads(line)["cell"]) for line in lines]
+    assert len(set(written)) == len(written)
+    assert [sum(cell[0] == table for cell in written) for table in (2, 5)] == [9, 6]
     said = (tmp_path / "out" / "tables.md").read_text(encoding="utf-8")
     assert said in capsys.readouterr().out
     assert "Not there: MR, SUBJ, MPQA, SST, TREC, MRPC." in said
     assert (tmp_path / "out" / "table2.png").exists()
-    examples.reproduce.main()
+    reproduce.main()
     assert file.read_text(encoding="utf-8").splitlines() == lines
     monkeypatch.setattr(sys, "argv", [*sys.argv, "--learning-rate", "0.5"])
     with pytest.raises(SystemExit):
-        examples.reproduce.main()
+        reproduce.main()
     assert "was created with" in capsys.readouterr().err
 
 
@@ -226,13 +282,13 @@ def argued(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def test_every_argument_is_left_out_once(examples: Any, argued: Path) -> None:
+def test_every_argument_is_left_out_once(argued: Path) -> None:
     """Of ten parts, or of three topics; and no system is trained on what it is measured on."""
-    rows = examples.arguments.read_arguments(argued / "afs")["gun control"]
+    rows = arguments.read_arguments(argued / "afs")["gun control"]
     assert rows[0]["first"][0] == "\u201c"  # The files are in Windows-1252.
     assert all(0 <= row["label"] <= 1 for row in rows)
     for protocol, count in (("fold", 10), ("topic", 3)):
-        splits = examples.systems.argument_rows(argued, protocol)
+        splits = systems.argument_rows(argued, protocol)
         parts = [row for _, part in splits for row in part]
         assert (len(splits), len(parts), len(set(parts))) == (count, 24, 24)
         for train, part in splits:
@@ -241,24 +297,23 @@ def test_every_argument_is_left_out_once(examples: Any, argued: Path) -> None:
 
 
 def test_tables_3_and_4(
-    examples: Any, argued: Path, options: argparse.Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    argued: Path, options: argparse.Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each part by a system that was trained on the others; none of them is kept, and an interrupted one goes on."""
-    monkeypatch.setattr(examples.systems, "FOLDS", 2)
+    monkeypatch.setattr(systems, "FOLDS", 2)
     options.data, options.seeds, options.fasttext = argued, 1, argued / "vectors/tiny.vec"
-    study = examples.cells.Study(options)
-    cells = {cell.system: cell for cell in study.cells(3)}
-    assert list(cells) == ["Avg. GloVe embeddings", "Avg. BERT embeddings", *examples.cells.ARGUED]
-    rows = [row for _, part in examples.systems.argument_rows(argued, "topic") for row in part]
-    expected = examples.cells.correlations(study.systems.get("tokens"), rows)
-    assert cells["Avg. BERT embeddings"].measure() == expected
-    assert list(expected) == examples.published.COLUMNS[3]
-    splits = examples.systems.argument_rows(argued, "fold")
+    study = cells.Study(options)
+    named = {cell.system: cell for cell in study.cells(3)}
+    assert list(named) == ["Avg. GloVe embeddings", "Avg. BERT embeddings", *cells.ARGUED]
+    rows = [row for _, part in systems.argument_rows(argued, "topic") for row in part]
+    expected = cells.correlations(study.systems.get("tokens"), rows)
+    assert named["Avg. BERT embeddings"].measure() == expected
+    assert list(expected) == published.COLUMNS[3]
+    splits = systems.argument_rows(argued, "fold")
     figures = [
-        examples.cells.correlations(study.systems.get(f"bert-afs-fold-{i}", 0), part)
-        for i, (_, part) in enumerate(splits)
+        cells.correlations(study.systems.get(f"bert-afs-fold-{i}", 0), part) for i, (_, part) in enumerate(splits)
     ]
-    measured = cells["BERT-AFS, 10-fold"].measure()
+    measured = named["BERT-AFS, 10-fold"].measure()
     assert measured == {name: pytest.approx((figures[0][name] + figures[1][name]) / 2) for name in expected}
     assert list((tmp_path / "models").iterdir()) == []
     (triplets,) = [cell for cell in study.cells(4) if cell.system == "SBERT-WikiSec"]
@@ -271,7 +326,7 @@ def test_tables_3_and_4(
 # ------------------------------------------------------------------------------------------------------- transfer
 
 
-def test_transfer_tasks_in_both_layouts(examples: Any, tmp_path: Path) -> None:
+def test_transfer_tasks_in_both_layouts(tmp_path: Path) -> None:
     """As SentEval has them, some in Windows-1252, and as tables."""
     flat, senteval = tmp_path / "flat", tmp_path / "downstream"
     write(flat / "MR.tsv", "label\ttext", [(1, "a d’amour"), (0, "bad")])
@@ -286,8 +341,8 @@ def test_transfer_tasks_in_both_layouts(examples: Any, tmp_path: Path) -> None:
     for split in ("train", "dev", "test"):
         write(flat / f"SST2_{split}.tsv", "label\ttext", [(1, f"fine {split}")])
         write(senteval / f"SST/binary/sentiment-{split}", f"fine {split}\t1", [])
-    read, names = examples.transfer_data.read_transfer, ["MR", "SST2", "TREC", "MRPC"]
-    assert examples.transfer_data.list_tasks(flat) == examples.transfer_data.list_tasks(senteval) == names
+    read, names = transfer_data.read_transfer, ["MR", "SST2", "TREC", "MRPC"]
+    assert transfer_data.list_tasks(flat) == transfer_data.list_tasks(senteval) == names
     for name in names:
         assert read(flat, name) == read(senteval, name)
     assert read(flat, "TREC").splits["test"] == [{"sentence": "How far : test ?", "label": 5}]
@@ -295,7 +350,7 @@ def test_transfer_tasks_in_both_layouts(examples: Any, tmp_path: Path) -> None:
         read(flat, "CR")
 
 
-def test_transfer_is_scikit_learns_search(examples: Any, tmp_path: Path) -> None:
+def test_transfer_is_scikit_learns_search(tmp_path: Path) -> None:
     """TREC has six classes and no development part: folds of the training part choose the penalty."""
     linear_model, selection = (pytest.importorskip(f"sklearn.{name}") for name in ("linear_model", "model_selection"))
     rng, words = np.random.default_rng(0), ["ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM"]
@@ -314,4 +369,4 @@ def test_transfer_is_scikit_learns_search(examples: Any, tmp_path: Path) -> None
     search = selection.GridSearchCV(linear_model.LogisticRegression(max_iter=5000, tol=1e-6), grid, cv=folds)
     expected = search.fit(train, labels[:200]).score(test, labels[200:])
     assert 0.4 < expected < 0.98
-    assert examples.transfer.TransferSuite(tmp_path)(model)["TREC"] == pytest.approx(expected, abs=0.011)
+    assert transfer.TransferSuite(tmp_path)(model)["TREC"] == pytest.approx(expected, abs=0.011)

@@ -35,6 +35,20 @@ def cosines(model: Any, first: list[str], second: list[str]) -> np.ndarray:
     return found
 
 
+CORPUS = ["Cats sleep.", "Dogs bark.", "Taxes rise.", "A kitten naps.", "The bank lends money.", "It rains."]
+
+
+def write_collection(folder: Path, corpus: Any, queries: Any, judged: Any) -> None:
+    """The files of a retrieval collection."""
+    graded = [(query, *row) for query, own in judged.items() for row in own.items()]
+    for name, rows in (
+        ("corpus", [("doc_id", "text"), *corpus.items()]),
+        ("queries", [("query_id", "text"), *queries.items()]),
+        ("qrels", [("query_id", "doc_id", "grade"), *graded]),
+    ):
+        (folder / f"{name}.tsv").write_text("".join("\t".join(map(str, row)) + "\n" for row in rows))
+
+
 # Only a process of its own shows that an example runs without arguments, network and data.
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["search", "cluster_document", "duplicates", "database"])
@@ -46,23 +60,16 @@ def test_an_example_runs_without_data(name: str, tmp_path: Path) -> None:
 def test_search_in_a_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    texts = ["Cats sleep.", "Dogs bark.", "Taxes rise.", "A kitten naps.", "The bank lends money.", "It rains."]
     queries = {"q1": "Where does the cat sleep?", "q2": "What does money cost?"}
     judged = {"q1": {"d0": 1, "d3": 2}, "q2": {"d4": 1, "d2": 3}}
-    (tmp_path / "corpus.tsv").write_text(
-        "doc_id\ttitle\ttext\n" + "".join(f"d{i}\t\t{text}\n" for i, text in enumerate(texts))
-    )
-    (tmp_path / "queries.tsv").write_text("query_id\ttext\n" + "".join(f"{q}\t{t}\n" for q, t in queries.items()))
-    (tmp_path / "qrels.tsv").write_text(
-        "query_id\tdoc_id\tgrade\n" + "".join(f"{q}\t{d}\t{g}\n" for q, own in judged.items() for d, g in own.items())
-    )
+    write_collection(tmp_path, {f"d{i}": text for i, text in enumerate(CORPUS)}, queries, judged)
     names = run(monkeypatch, "search", "Who lends money?", "--data", tmp_path, "--top-k", 2)
     model = names["vectors"]._model
-    scores = cosines(model, list(queries.values()), texts)
-    grades = np.array([[own.get(f"d{i}", 0) for i in range(len(texts))] for own in judged.values()])
+    scores = cosines(model, list(queries.values()), CORPUS)
+    grades = np.array([[own.get(f"d{i}", 0) for i in range(len(CORPUS))] for own in judged.values()])
     assert names["figures"]["ndcg@10"] == pytest.approx(ndcg_score(grades, scores), abs=1e-6)
     assert names["figures"]["recall@10"] == 1
-    best = np.argsort(-cosines(model, ["Who lends money?"], texts)[0])[:2]
+    best = np.argsort(-cosines(model, ["Who lends money?"], CORPUS)[0])[:2]
     said = capsys.readouterr().out
     assert re.findall(r"^ *[0-9.]+ +(d\d)  ", said, re.MULTILINE) == [f"d{place}" for place in best]
     assert best[0] == 4
@@ -71,19 +78,14 @@ def test_search_in_a_folder(
 def test_recommend_measures_every_kind_of_search(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    texts = ["Cats sleep.", "Dogs bark.", "Taxes rise.", "A kitten naps.", "The bank lends money.", "It rains."]
     judged = {"Where does the cat sleep?": {"0": 1.0, "3": 2.0}, "What does money cost?": {"4": 1.0, "2": 3.0}}
-    (tmp_path / "corpus.tsv").write_text("doc_id\ttext\n" + "".join(f"{i}\t{text}\n" for i, text in enumerate(texts)))
-    (tmp_path / "queries.tsv").write_text("query_id\ttext\n" + "".join(f"{q}\t{q}\n" for q in judged))
-    rows = "".join(f"{q}\t{d}\t{g:.0f}\n" for q, own in judged.items() for d, g in own.items())
-    (tmp_path / "qrels.tsv").write_text(f"query_id\tdoc_id\tgrade\n{rows}")
+    corpus, queries = {str(i): text for i, text in enumerate(CORPUS)}, dict(zip(judged, judged, strict=True))
+    write_collection(tmp_path, corpus, queries, judged)
     names = run(monkeypatch, "recommend", "--data", tmp_path)
     model = str(get_model_path())
     bm25, dense, hybrid, reranked = names["measured"]
     assert [system.name for system in (bm25, dense, hybrid)] == ["BM25", model, f"{model} + BM25"]
     assert reranked.name.endswith(", late interaction")
-    queries = dict(zip(judged, judged, strict=True))
-    corpus = {str(i): text for i, text in enumerate(texts)}
     expected = RetrievalEvaluator(queries, corpus, judged)(SentenceEncoder(model, device="cpu"))
     assert dense.mean == pytest.approx(expected["ndcg@10"])
     best = 1 / np.log2(3)  # "money" and "sleep" are in the document of grade 1.
