@@ -33,72 +33,22 @@ PAGES = [
 _NO_PROBLEM = ("Error parsing type annotation ForwardRef", "Cannot determine where sbert.pipeline.results.")
 # Names in docstrings that are to exist: "sbert.search.Index".
 _REFERENCE = re.compile(r"``(sbert(?:\.\w+)+)(?:\(.*?\))?``", re.DOTALL)
-_SECTION = re.compile(r"^(Args|Returns|Yields|Shape|Raises|References|Example|Attributes):$")
-_ITEM = re.compile(r"^(\*{0,2}\w[^:`]{0,60}): (.*)$")
+_TEXTS = re.compile(r"^(?P<name>Shape|Returns|Yields|References|Example):\n(?P<text>(?:[ \t]+.+\n?|\n)+)", re.MULTILINE)
 # What torch says of its own modules says nothing of ours.
 _INHERITED = {inspect.getdoc(member) for member in vars(nn.Module).values()}
-_END = "end of the docstring"
 
 
 def markdown(docstring: str) -> str:
-    """A docstring of this project as Markdown.
+    """A docstring as Markdown; a section in which no names are explained is a heading and its text."""
+    from pdoc import docstrings
 
-    Sections become headings, arguments lists, doctests and indented formulas blocks of code.
-    """
-    if docstring in _INHERITED:
-        return ""
-    out: list[str] = []
-    # Text, then the name and the indented lines of each section; text may follow a section, too.
-    section, block = "", []
-    for line in [*docstring.splitlines(), _END]:
-        found = _SECTION.match(line)
-        ends = bool(section) and bool(line) and not line.startswith(" ")
-        if found or ends or line is _END:
-            out += _section(section, textwrap.dedent("\n".join(block)))
-            section, block = found[1] if found else "", []
-        if not found:
-            block.append(line)
-    return "\n".join(out)
+    return docstrings.google("" if docstring in _INHERITED else _TEXTS.sub(_text, docstring))
 
 
-def _section(name: str, body: str) -> list[str]:
-    """A section with its heading; text that is in none has no name."""
-    if not name:
-        return _blocks(body)
-    parts = _items(body) if name in ("Args", "Raises", "Attributes") else _blocks(body, name == "References")
-    return ["", f"**{name}**", "", *parts, ""]
-
-
-def _items(body: str) -> list[str]:
-    """``name: text`` with further lines indented, as a list."""
-    out = []
-    for line in body.splitlines():
-        found = None if line.startswith(" ") else _ITEM.match(line)
-        if found:
-            name = found[1].replace("*", r"\*")
-            out.append(f"- **{name}**: {found[2]}")
-        else:
-            out.append(f"  {line.strip()}" if line else "")
-    return out
-
-
-def _blocks(body: str, each_line: bool = False) -> list[str]:
-    """Paragraphs: doctests and what is indented as code, the rest as it is, or as a list of its lines."""
-    out: list[str] = []
-    # Code in fences stays as it is.
-    for number, part in enumerate(re.split(r"^(```.*?^```)$", body, flags=re.MULTILINE | re.DOTALL)):
-        if number % 2:
-            out += ["", *part.splitlines(), ""]
-            continue
-        for paragraph in re.split(r"\n\s*\n", part.strip("\n")):
-            lines = paragraph.splitlines()
-            if paragraph.startswith(">>> "):
-                out += ["", "```pycon", *lines, "```", ""]
-            elif lines and all(line.startswith("    ") for line in lines):
-                out += ["", "```text", *textwrap.dedent(paragraph).splitlines(), "```", ""]
-            else:
-                out += ["", *(f"- {line}" if each_line and not line.startswith(" ") else line for line in lines)]
-    return out
+def _text(section: re.Match[str]) -> str:
+    lines = textwrap.dedent(section["text"]).splitlines()
+    listed = [f"- {line}" if line[:1].strip() else line for line in lines]
+    return "\n".join([f"###### {section['name']}", "", *(listed if section["name"] == "References" else lines), ""])
 
 
 def broken(package: Path = PACKAGE) -> list[str]:
