@@ -166,7 +166,7 @@ class Encoding:
         self.prompt: str = prompt
         self.device: torch.device = model.device if device is None else device
         self.dtype: torch.dtype = model.dtype
-        if self.dtype == torch.float16:
+        if self.dtype == torch.float16 and not plain:
             leave_float16(model, self.device)
             self.dtype = model.dtype
         self.to: torch.device = model.device if on_device else torch.device("cpu")
