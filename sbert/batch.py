@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any, TypeVar
 
 import torch
@@ -213,8 +213,8 @@ class TokenBatch(Ragged):
             rows: Token ids, one sequence per text.
             prompt_tokens: Number of leading tokens of every row that belong to the prompt.
         """
-        lengths = torch.tensor([len(row) for row in rows], dtype=torch.int64)
-        ids = torch.tensor([token for row in rows for token in row], dtype=torch.int64)
+        lengths = torch.tensor(list(map(len, rows)), dtype=torch.int64)
+        ids = torch.tensor(list(chain.from_iterable(rows)), dtype=torch.int64)
         offsets = torch.zeros(len(rows) + 1, dtype=torch.int64)
         torch.cumsum(lengths, 0, out=offsets[1:])
         prompt = None if prompt_tokens is None else lengths.clamp(max=prompt_tokens)

@@ -42,8 +42,8 @@ class LossModule(nn.Module):
     def extra_repr(self) -> str:
         """The settings as ``name=value``."""
         names = inspect.signature(type(self).__init__).parameters
-        given = {name: getattr(self, name) for name in names if hasattr(self, name)}
-        return ", ".join([f"{name}={value!r}" for name, value in given.items() if not callable(value)])
+        settings = [(name, getattr(self, name)) for name in names if hasattr(self, name)]
+        return ", ".join([f"{name}={value!r}" for name, value in settings if not callable(value)])
 
 
 def is_model_like(value: object) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import cached_property, partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from sbert.inputs.texts import Pair
@@ -127,7 +128,7 @@ class FastTokenizer:
 
     def __call__(self, texts: Sequence[str]) -> list[list[int]]:
         """Token ids of each text."""
-        return [encoding.ids for encoding in self.encode(texts)]
+        return list(map(attrgetter("ids"), self.encode(texts)))
 
     def locate(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
         """Token ids of each text, and the span of characters of each token, (0, 0) for special tokens."""

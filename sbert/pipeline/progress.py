@@ -28,9 +28,7 @@ _UNKNOWN = "unknown tokens"
 
 
 def progress_bar(show: bool | None, **options: Any) -> Any:
-    """A tqdm bar, or None if ``show`` is false. If ``show`` is None, it appears on a terminal or in a notebook."""
-    if show is False:
-        return None
+    """A tqdm bar; if ``show`` is None, it appears on a terminal or in a notebook only."""
     with _lock:  # Threads that interleave ``catch_warnings`` would disable warnings for good.
         if "tqdm.auto" not in sys.modules:
             with warnings.catch_warnings():

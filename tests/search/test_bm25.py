@@ -88,9 +88,7 @@ def test_only_allowed_texts_are_found() -> None:
     assert lexical.search("w1", 10, allowed=np.arange(200) < 4).ids.shape == (1, 4)
     assert lexical.search("w1", 10, allowed=np.zeros(200, bool)).ids.shape == (1, 0)
     for wrong in (np.ones(199, bool), np.ones(200)):
-        with pytest.raises(
-            ValueError, match=r"allowed is an array of .*; pass one of bool of shape \(200,"
-        ):
+        with pytest.raises(ValueError, match=r"allowed is an array of .*; pass one of bool of shape \(200,"):
             lexical.search("w1", allowed=wrong)
 
 

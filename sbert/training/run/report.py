@@ -50,6 +50,9 @@ class Log:
     ) -> None:
         self.output, self.waiting, self.metric = output, waiting, metric
         self.history: list[dict[str, Any]] = [] if output is None else _reopen(output / _FILE, start)
+        self._newest: dict[bool, dict[str, Any]] = {}  # Of the evaluations, and of the steps.
+        for entry in self.history:
+            self._newest["loss" in entry] = entry
         self._last: dict[str, Any] = {}
         self._sentences, self._seconds = 0, 0.0
         options: dict[str, Any] = {"total": total, "initial": start, "unit": " steps", "mininterval": _EVERY}
@@ -76,6 +79,7 @@ class Log:
     def add(self, entry: dict[str, Any]) -> None:
         """Add an entry to the history and to the file."""
         self.history.append(entry)
+        self._newest["loss" in entry] = entry
         if self.output is not None:
             with explain_failure(self.output, _FILE), (self.output / _FILE).open("a", encoding="utf-8") as file:
                 file.write(_as_line(entry))
@@ -85,8 +89,7 @@ class Log:
     def _show(self, refresh: bool) -> None:
         """Show the newest step and the newest evaluation beside the bar."""
         parts = []
-        newest = {"loss" in entry: entry for entry in self.history}  # Of the steps, and of the evaluations.
-        step, evaluation = newest.get(True), newest.get(False)
+        step, evaluation = self._newest.get(True), self._newest.get(False)
         if step:
             parts += [f"loss {step['loss']:.4f}"]
         if evaluation:
