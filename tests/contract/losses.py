@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -28,7 +29,7 @@ CONCATENATIONS = [
 
 @dataclass(frozen=True)
 class Row:
-    """A loss for vectors of a given width.
+    """A loss, or what makes it for vectors of a given dimension.
 
     The vectors of a row are scores of a query's documents for the losses ``of_lists``.
 
@@ -38,15 +39,23 @@ class Row:
     columns, if the loss takes but one.
     """
 
-    name: str
-    make: Callable[[int], Any]
+    loss: Any
     columns: int
     labels: Labels
+    variant: str = ""
     idle: tuple[tuple[int, list[int] | None], ...] = ()
     one_answer: bool = False
     of_lists: bool = False
     row_data: Callable[[int, Generator], dict[str, Tensor]] = lambda rows, generator: {}
     dim: int | None = None
+
+    def make(self, dim: int) -> Any:
+        return copy.deepcopy(self.loss) if isinstance(self.loss, nn.Module) else self.loss(dim)
+
+    @cached_property
+    def name(self) -> str:
+        loss = self.make(8)
+        return f"{getattr(loss, '__name__', type(loss).__name__)}-{self.variant}".rstrip("-")
 
     def __str__(self) -> str:
         return self.name
@@ -139,10 +148,6 @@ def masks(rows: int, generator: Generator) -> dict[str, Tensor]:
     return {"mask": torch.rand(rows, 3, generator=generator) < torch.tensor([2, 0.5, 0.7])}
 
 
-def _softmax(pieces: tuple[str, ...]) -> Callable[[int], losses.SoftmaxLoss]:
-    return lambda dim: losses.SoftmaxLoss(dim, CLASSES, pieces)
-
-
 # A margin for each distance that some standard normal vectors of dim 8 keep, and some do not.
 MARGINS = {"euclidean": 4.0, "cosine": 1.0, "manhattan": 9.0}
 
@@ -153,154 +158,95 @@ NO_ORDER = ((1, [3]), (4, [3, 3, 3, 3]))
 NO_TRIPLET = ((1, [0]), (2, [0, 0]), (2, [0, 1]), (4, [5, 5, 5, 5]), (4, [2, 0, 1, 3]))
 
 
-def _all(loss: type, columns: int, labels: Labels, margins: dict[str, float], idle: Any = ()) -> list[Row]:
-    """A row per distance."""
-
-    def make(distance: str) -> Callable[[int], Any]:
-        return lambda dim: loss(distance, margins[distance])
-
-    return [Row(f"{loss.__name__}-{distance}", make(distance), columns, labels, idle) for distance in margins]
+def each_distance(loss: type, columns: int, labels: Labels, margins: dict[str, float], idle: Any = ()) -> list[Row]:
+    return [Row(loss(distance, margin), columns, labels, distance, idle) for distance, margin in margins.items()]
 
 
 NARROW = {"euclidean": 1.0, "cosine": 0.5, "manhattan": 2.0}
 CONTRASTS = ("anchor-anchor", "positive-anchor", "positive-positive", "positive-negative")
-_Ranking = losses.MultipleNegativesRankingLoss
+Ranking, Matryoshka = losses.MultipleNegativesRankingLoss, losses.MatryoshkaLoss
+
+
+def half_too(loss: Any, weights: list[float] | None = None) -> Callable[[int], losses.MatryoshkaLoss]:
+    return lambda dim: Matryoshka(loss, [dim, dim // 2], weights)
+
 
 LOSSES = [
     *(
-        Row(f"SoftmaxLoss-{','.join(pieces)}", _softmax(pieces), 2, classes, one_answer=True)
+        Row(lambda dim, p=pieces: losses.SoftmaxLoss(dim, CLASSES, p), 2, classes, ",".join(pieces), one_answer=True)
         for pieces in CONCATENATIONS
     ),
-    Row("CosineSimilarityLoss", lambda dim: losses.CosineSimilarityLoss(), 2, cosines),
-    Row("CoSENTLoss", lambda dim: losses.CoSENTLoss(), 2, grades, NO_ORDER),
-    Row("AnglELoss", lambda dim: losses.AnglELoss(), 2, grades, NO_ORDER),
-    *_all(losses.TripletLoss, 3, none, NARROW),
-    *_all(losses.ContrastiveLoss, 2, binary, MARGINS),
-    *_all(losses.OnlineContrastiveLoss, 2, binary, MARGINS, ONE_PAIR),
-    *_all(losses.BatchAllTripletLoss, 1, groups, NARROW, NO_TRIPLET),
-    *_all(losses.BatchHardTripletLoss, 1, groups, NARROW, NO_TRIPLET),
-    Row("BatchHardTripletLoss-soft", lambda dim: losses.BatchHardTripletLoss(margin=None), 1, groups, NO_TRIPLET),
-    *_all(losses.BatchSemiHardTripletLoss, 1, groups, NARROW, NO_TRIPLET),
-    Row("MultipleNegativesRankingLoss", lambda dim: _Ranking(), 2, none, ALONE),
-    Row("MultipleNegativesRankingLoss-1", lambda dim: _Ranking(), 3, none),
-    Row("MultipleNegativesRankingLoss-3", lambda dim: _Ranking(), 5, none),
-    Row("MultipleNegativesRankingLoss-dot", lambda dim: _Ranking(1.0, "dot"), 3, none),
-    Row("MultipleNegativesRankingLoss-euclidean", lambda dim: _Ranking(1.0, "euclidean"), 3, none),
-    Row("MultipleNegativesRankingLoss-manhattan", lambda dim: _Ranking(1.0, "manhattan"), 3, none),
-    Row("MultipleNegativesRankingLoss-symmetric", lambda dim: _Ranking(symmetric=True), 2, none, ALONE),
-    Row("MultipleNegativesRankingLoss-symmetric-1", lambda dim: _Ranking(symmetric=True), 3, none),
-    Row("MultipleNegativesRankingLoss-contrast-anchors", lambda dim: _Ranking(contrast=CONTRASTS[:1]), 2, none, ALONE),
-    Row("MultipleNegativesRankingLoss-contrast-2", lambda dim: _Ranking(contrast=CONTRASTS), 4, none),
-    *(
-        Row(
-            f"MultipleNegativesRankingLoss-{mode}",
-            lambda dim, mode=mode: _Ranking(hardness=5, hardness_mode=mode),
-            4,
-            none,
-        )
-        for mode in ("all", "in_batch", "hard")
-    ),
-    Row("MarginMSELoss", lambda dim: losses.MarginMSELoss(), 3, scores(None)),
-    Row("MarginMSELoss-cosine-2", lambda dim: losses.MarginMSELoss("cosine"), 4, scores(2)),
-    Row("MSELoss-1", lambda dim: losses.MSELoss(), 1, vectors),
-    Row("MSELoss-2", lambda dim: losses.MSELoss(), 2, vectors),
-    Row("DistillKLDivLoss", lambda dim: losses.DistillKLDivLoss(), 3, scores(2)),
-    Row("DistillKLDivLoss-cosine-2", lambda dim: losses.DistillKLDivLoss(0.5, "cosine"), 4, scores(3)),
+    Row(losses.CosineSimilarityLoss(), 2, cosines),
+    Row(losses.CoSENTLoss(), 2, grades, "", NO_ORDER),
+    Row(losses.AnglELoss(), 2, grades, "", NO_ORDER),
+    *each_distance(losses.TripletLoss, 3, none, NARROW),
+    *each_distance(losses.ContrastiveLoss, 2, binary, MARGINS),
+    *each_distance(losses.OnlineContrastiveLoss, 2, binary, MARGINS, ONE_PAIR),
+    *each_distance(losses.BatchAllTripletLoss, 1, groups, NARROW, NO_TRIPLET),
+    *each_distance(losses.BatchHardTripletLoss, 1, groups, NARROW, NO_TRIPLET),
+    Row(losses.BatchHardTripletLoss(margin=None), 1, groups, "soft", NO_TRIPLET),
+    *each_distance(losses.BatchSemiHardTripletLoss, 1, groups, NARROW, NO_TRIPLET),
+    Row(Ranking(), 2, none, "", ALONE),
+    Row(Ranking(), 3, none, "1"),
+    Row(Ranking(), 5, none, "3"),
+    *(Row(Ranking(1.0, similarity), 3, none, similarity) for similarity in ("dot", "euclidean", "manhattan")),
+    Row(Ranking(symmetric=True), 2, none, "symmetric", ALONE),
+    Row(Ranking(symmetric=True), 3, none, "symmetric-1"),
+    Row(Ranking(contrast=CONTRASTS[:1]), 2, none, "contrast-anchors", ALONE),
+    *(Row(Ranking(hardness=5, hardness_mode=mode), 4, none, mode) for mode in ("all", "in_batch", "hard")),
+    Row(Ranking(contrast=CONTRASTS), 4, none, "contrast-2"),
+    Row(losses.MarginMSELoss(), 3, scores(None)),
+    Row(losses.MarginMSELoss("cosine"), 4, scores(2), "cosine-2"),
+    Row(losses.MSELoss(), 1, vectors, "1"),
+    Row(losses.MSELoss(), 2, vectors, "2"),
+    Row(losses.DistillKLDivLoss(), 3, scores(2)),
+    Row(losses.DistillKLDivLoss(0.5, "cosine"), 4, scores(3), "cosine-2"),
+    Row(losses.DistillKLDivLoss(0.5, "cosine", 2.0), 4, scores(3), "2"),
+    Row(losses.DistillKLDivLoss(), 4, scores(3), "mask", row_data=masks),
+    Row(half_too(losses.CosineSimilarityLoss()), 2, cosines),
+    Row(half_too(Ranking(), [1.0, 0.3]), 3, none, "ranking"),
+    Row(half_too(Ranking()), 2, none, "alone", ALONE),
+    Row(half_too(losses.MSELoss()), 2, vectors, "MSE"),
+    Row(lambda dim: Matryoshka(plain, [dim // 2]), 2, grades, "plain"),
     Row(
-        "MatryoshkaLoss", lambda dim: losses.MatryoshkaLoss(losses.CosineSimilarityLoss(), [dim, dim // 2]), 2, cosines
-    ),
-    Row("MatryoshkaLoss-ranking", lambda dim: losses.MatryoshkaLoss(_Ranking(), [dim, dim // 2], [1.0, 0.3]), 3, none),
-    Row("MatryoshkaLoss-MSE", lambda dim: losses.MatryoshkaLoss(losses.MSELoss(), [dim, dim // 2]), 2, vectors),
-    Row("MatryoshkaLoss-plain", lambda dim: losses.MatryoshkaLoss(plain, [dim // 2]), 2, grades),
-    Row(
-        "WeightedSum",
-        lambda dim: losses.WeightedSum((losses.CosineSimilarityLoss(), 2.0), (losses.CoSENTLoss(), 0.5)),
-        2,
-        cosines,
-        one_answer=True,
-    ),
-    Row(
-        "WeightedSum-softmax",
-        lambda dim: losses.WeightedSum((plain, 1.0), (losses.SoftmaxLoss(dim, CLASSES), 2.0)),
-        2,
-        classes,
-        one_answer=True,
-    ),
-    Row("MatryoshkaLoss-alone", lambda dim: losses.MatryoshkaLoss(_Ranking(), [dim, dim // 2]), 2, none, ALONE),
-    Row(
-        "WeightedSum-ranking",
-        lambda dim: losses.WeightedSum((losses.AnglELoss(), 1.0), (_Ranking(), 1.0)),
-        2,
-        grades,
-        ((1, [3]),),
-    ),
-    Row("DistillKLDivLoss-2", lambda dim: losses.DistillKLDivLoss(0.5, "cosine", 2.0), 4, scores(3)),
-    Row("DistillKLDivLoss-mask", lambda dim: losses.DistillKLDivLoss(), 4, scores(3), row_data=masks),
-    *(
-        Row(
-            f"EmbeddingDistillationLoss-{name}",
-            lambda dim, n=name: losses.EmbeddingDistillationLoss(distance=n),
-            2,
-            vectors,
-        )
-        for name in ("cosine", "mse")
-    ),
-    Row(
-        "EmbeddingDistillationLoss-projection",
-        lambda dim: losses.EmbeddingDistillationLoss(dim, dim - 3, "euclidean"),
-        2,
-        several_vectors,
-    ),
-    Row("ContrastiveTensionLoss", lambda dim: losses.ContrastiveTensionLoss(), 1, none, ALONE),
-    Row("MegaBatchMarginLoss", lambda dim: losses.MegaBatchMarginLoss(), 2, none),
-    Row(
-        "GlobalOrthogonalRegularizationLoss",
-        lambda dim: losses.GlobalOrthogonalRegularizationLoss(2.0, 0.5),
-        2,
-        none,
-        ALONE,
-    ),
-    Row("AdaptiveLayerLoss", lambda dim: losses.AdaptiveLayerLoss(_Ranking(), 2, [0.5, 2.0], 0), 3, none),
-    Row(
-        "AdaptiveLayerLoss-divergence",
-        lambda dim: losses.AdaptiveLayerLoss(losses.CosineSimilarityLoss(), 4, None, 0.1),
-        2,
-        cosines,
-    ),
-    Row(
-        "AdaptiveLayerLoss-2d",
-        lambda dim: losses.AdaptiveLayerLoss(losses.MatryoshkaLoss(_Ranking(), [dim // 2, dim // 4]), 2, None, 0.1),
-        3,
-        none,
-    ),
-    *(
-        Row(f"{type(loss).__name__}-{name}", lambda dim, loss=loss: copy.deepcopy(loss), 1, relevance, of_lists=True)
-        for name, loss in {
-            "": losses.ListNetLoss(),
-            "mle": losses.ListMLELoss(),
-            "position-aware": losses.ListMLELoss(True),
-            "margins": losses.ScoreMarginMSELoss(),
-            "pairs": losses.RankNetLoss(),
-            **{name: losses.LambdaLoss(name) for name in ("ndcg_loss1", "ndcg_loss2++", "lambda_mrr")},
-        }.items()
-    ),
-    Row("LocalizedContrastiveLoss", lambda dim: losses.LocalizedContrastiveLoss(), 1, none, of_lists=True),
-    Row("BinaryCrossEntropyLoss", lambda dim: losses.BinaryCrossEntropyLoss(), 1, shares, one_answer=True, dim=1),
-    Row("SquaredErrorLoss", lambda dim: losses.SquaredErrorLoss(), 1, cosines, one_answer=True, dim=1),
-    Row(
-        "SquaredErrorLoss-sigmoid", lambda dim: losses.SquaredErrorLoss(nn.Sigmoid()), 1, shares, one_answer=True, dim=1
-    ),
-    Row("CrossEntropyLoss", lambda dim: losses.CrossEntropyLoss(dim), 1, classes, one_answer=True),
-    Row("plain", lambda dim: plain, 2, grades),
-    Row("plain-ranking", lambda dim: plain_ranking, 2, none),
-    Row("plain-weighted", lambda dim: plain_weighted, 2, none, row_data=weights_and_groups),
-    Row(
-        "MatryoshkaLoss-plain-weighted",
-        lambda dim: losses.MatryoshkaLoss(
-            losses.WeightedSum((plain_weighted, 1.0), (plain_ranking, 0.5)), [dim // 2, dim]
-        ),
-        2,
-        none,
+        half_too(losses.WeightedSum((plain_weighted, 1.0), (plain_ranking, 0.5))),
+        *(2, none, "plain-weighted"),
         row_data=weights_and_groups,
     ),
+    Row(
+        losses.WeightedSum((losses.CosineSimilarityLoss(), 2.0), (losses.CoSENTLoss(), 0.5)),
+        *(2, cosines, ""),
+        one_answer=True,
+    ),
+    Row(
+        lambda dim: losses.WeightedSum((plain, 1.0), (losses.SoftmaxLoss(dim, CLASSES), 2.0)),
+        *(2, classes, "softmax"),
+        one_answer=True,
+    ),
+    Row(losses.WeightedSum((losses.AnglELoss(), 1.0), (Ranking(), 1.0)), 2, grades, "ranking", ((1, [3]),)),
+    *(Row(losses.EmbeddingDistillationLoss(distance=name), 2, vectors, name) for name in ("cosine", "mse")),
+    Row(lambda dim: losses.EmbeddingDistillationLoss(dim, dim - 3, "euclidean"), 2, several_vectors, "projection"),
+    Row(losses.ContrastiveTensionLoss(), 1, none, "", ALONE),
+    Row(losses.MegaBatchMarginLoss(), 2, none),
+    Row(losses.GlobalOrthogonalRegularizationLoss(2.0, 0.5), 2, none, "", ALONE),
+    Row(losses.AdaptiveLayerLoss(Ranking(), 2, [0.5, 2.0], 0), 3, none),
+    Row(losses.AdaptiveLayerLoss(losses.CosineSimilarityLoss(), 4, None, 0.1), 2, cosines, "divergence"),
+    Row(lambda dim: losses.AdaptiveLayerLoss(half_too(Ranking())(dim // 2), 2, None, 0.1), 3, none, "2d"),
+    *(
+        Row(loss, 1, relevance, str(number), of_lists=True)
+        for number, loss in enumerate(
+            [
+                *(losses.ListNetLoss(), losses.ListMLELoss(), losses.ListMLELoss(True), losses.ScoreMarginMSELoss()),
+                *(losses.RankNetLoss(), *map(losses.LambdaLoss, ("ndcg_loss1", "ndcg_loss2++", "lambda_mrr"))),
+            ]
+        )
+    ),
+    Row(losses.LocalizedContrastiveLoss(), 1, none, of_lists=True),
+    Row(losses.BinaryCrossEntropyLoss(), 1, shares, one_answer=True, dim=1),
+    Row(losses.SquaredErrorLoss(), 1, cosines, one_answer=True, dim=1),
+    Row(losses.SquaredErrorLoss(nn.Sigmoid()), 1, shares, "sigmoid", one_answer=True, dim=1),
+    Row(losses.CrossEntropyLoss, 1, classes, one_answer=True),
+    Row(lambda dim: plain, 2, grades),
+    Row(lambda dim: plain_ranking, 2, none),
+    Row(lambda dim: plain_weighted, 2, none, row_data=weights_and_groups),
 ]

@@ -78,7 +78,7 @@ def test_gradcheck(row: Row) -> None:
 
 
 # The losses of lists are compared in tests/losses/test_lists.py.
-@rows(lambda row: not row.of_lists)
+@rows(lambda row: not row.of_lists and not row.name.startswith("plain"))
 def test_is_its_formula(row: Row) -> None:
     loss, columns, extras = sample(row)
     given = {name: extra.tolist() for name, extra in extras.items()}
@@ -137,7 +137,8 @@ def test_equal_vectors_have_finite_gradients(row: Row, fill: Callable[[Tensor], 
 
 
 def test_every_public_loss_stands_in_the_table() -> None:
-    assert {row.name.split("-")[0] for row in LOSSES} - {"plain"} == set(losses.__all__)
+    names = {row.name.split("-")[0] for row in LOSSES if not row.name.startswith("plain")}
+    assert names == set(losses.__all__)
 
 
 @rows()
