@@ -188,11 +188,11 @@ def _plan(trainer: Trainer, rows: Mapping[str, Any]) -> Iterator[str]:
 
     The config of the trainer must have no output.
     """
-    config, batches = trainer.config, trainer.batches
+    datasets = trainer.batches.datasets
     for name, data in rows.items():
         count = f"{len(data):,} rows" if hasattr(data, "__len__") else "a stream"
-        loss = " ".join(repr(batches.datasets[name].rows.loss).split())[:200]
-        yield f"{name}: {count}; {loss}; batches of {config.size_of(name)}, sampler {config.sampler_of(name)}"
+        loss, own = " ".join(repr(datasets[name].rows.loss).split())[:200], datasets[name].config
+        yield f"{name}: {count}; {loss}; batches of {own.batch_size}, sampler {own.sampler}"
     seconds, total = _time_steps(trainer)
     if not seconds:
         yield "1 step; too few to estimate the time"

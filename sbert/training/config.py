@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -200,37 +200,29 @@ class TrainingConfig:
             elif not callable(value):
                 raise TypeError(f"{name} is of type {type(value).__name__}; pass a name or a function")
 
-    def size_of(self, name: str) -> int:
-        """Rows per batch of a data set."""
-        return self.batch_size[name] if isinstance(self.batch_size, Mapping) else self.batch_size
-
-    def sampler_of(self, name: str) -> Sampler:
-        """The sampler of a data set."""
-        return self.sampler[name] if isinstance(self.sampler, Mapping) else self.sampler
-
-    def check_names(self, names: Sequence[str]) -> None:
-        """Raise a ValueError if a setting by data set names others than these."""
-        for setting in ("batch_size", "sampler", "mix"):
-            if isinstance(value := getattr(self, setting), Mapping):
-                _check_same(setting, value, names)
-
     def lower_is_better(self, metric: str) -> bool:
         """Whether a lower score of this name is better."""
         return metric.endswith("loss") if self.minimize is None else self.minimize
 
-    def of_data_set(self, setting: str, name: str, names: Sequence[str]) -> Any:
-        """The value of ``prompts`` or ``max_lengths`` for a data set, among those of these names.
+    def for_data_set(self, name: str, names: Sequence[str]) -> TrainingConfig:
+        """The settings of one data set among several.
 
         Raises:
             ValueError: If values are given by data set, and one is missing or unknown.
         """
-        value = getattr(self, setting)
-        if not isinstance(value, Mapping):
-            return value
-        nested = any(isinstance(each, Mapping) for each in value.values())
-        if nested:
-            _check_same(setting, value, names)
-        return value[name] if nested or (len(names) > 1 and set(value) == set(names)) else value
+        own: dict[str, Any] = {}
+        for setting in ("batch_size", "sampler", "mix", "prompts", "max_lengths"):
+            value = getattr(self, setting)
+            if not isinstance(value, Mapping):
+                continue
+            is_nested = any(isinstance(each, Mapping) for each in value.values())
+            if setting in ("prompts", "max_lengths") and not is_nested and (len(names) < 2 or set(value) != set(names)):
+                continue  # By column.
+            if set(value) != set(names):
+                given, known = (", ".join(map(repr, sorted(each))) or "none" for each in (value, names))
+                raise ValueError(f"{setting} names {given}, but the data sets are {known}; name each of them")
+            own[setting] = self.mix if setting == "mix" else value[name]
+        return replace(self, **own)
 
     def rate(self, step: int, total: int) -> float:
         """The learning rate of a step, counted from 0, in a run of ``total`` steps.
@@ -249,12 +241,6 @@ class TrainingConfig:
             return (step + 1) / warm
         schedule = SCHEDULES[self.schedule] if isinstance(self.schedule, str) else self.schedule
         return check_number("what schedule returned", schedule((step - warm) / max(1, total - warm)))
-
-
-def _check_same(setting: str, value: Mapping[str, Any], names: Sequence[str]) -> None:
-    if set(value) != set(names):
-        given, known = (", ".join(map(repr, sorted(each))) or "none" for each in (value, names))
-        raise ValueError(f"{setting} names {given}, but the data sets are {known}; name each of them")
 
 
 def numbers_within(name: str, value: Any) -> Iterator[tuple[str, Any]]:

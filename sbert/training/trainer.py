@@ -97,13 +97,13 @@ class Trainer:
         if not by_name:
             raise ValueError("there are no data sets; pass at least one")
         names = list(by_name)
-        self.config.check_names(names)
+        configs = {name: self.config.for_data_set(name, names) for name in names}
         tables = self._read(by_name, {})
         class_names = _share_class_names(tables, model)
         for rows in tables:
-            _check_data(rows, self.config, model)
+            _check_data(rows, configs[rows.name], model)
         _check_dropout(tables, model)
-        check_column_settings(model, self.config, tables)
+        check_column_settings(model, self.config, {rows: configs[rows.name] for rows in tables})
         self.batches: Batches = self._batches(tables, self.config, names, guide)
         self.evaluator: Evaluate | Mapping[str, Evaluate] | None = evaluator
         if evaluation_data is not None:
@@ -130,7 +130,8 @@ class Trainer:
     def _batches(
         self, tables: Sequence[Rows], config: TrainingConfig, names: Sequence[str], guide: SentenceEncoder | None
     ) -> Batches:
-        datasets = {rows.name: Dataset.of(rows, self.model, config, names, guide) for rows in tables}
+        named = {rows.name: (rows, config.for_data_set(rows.name, names)) for rows in tables}
+        datasets = {name: Dataset.of(rows, self.model, own, guide) for name, (rows, own) in named.items()}
         if guide is not None and all(dataset.guide_prompts is None for dataset in datasets.values()):
             raise ValueError("no loss takes a guide; leave guide= out, or use a loss that takes one")
         return Batches(self.model, datasets, config, guide)
@@ -198,15 +199,14 @@ class Trainer:
             return Run(weights, self.batches, config, *callbacks, ranks, resume, show_progress_bar).train()
 
 
-def _check_data(rows: Rows, config: TrainingConfig, model: Any) -> None:
+def _check_data(rows: Rows, config: Any, model: Any) -> None:
     """Raise the loss's own error for data from which it cannot learn."""
-    size, sampler = config.size_of(rows.name), config.sampler_of(rows.name)
-    if rows.is_stream and (config.steps is None or sampler != "random" or config.mix == "proportional"):
+    if rows.is_stream and (config.steps is None or config.sampler != "random" or config.mix == "proportional"):
         given = f"{rows.name} is a stream, whose length is not known"
         raise ValueError(f"{given}; pass steps=, and neither a sampler nor mix='proportional'; or data with a length")
-    largest = size
+    largest: int = config.batch_size
     if not rows.is_stream:  # A sampler of the caller's may make batches of any size.
-        largest = min(size, len(rows)) if isinstance(sampler, str) else len(rows)
+        largest = min(largest, len(rows)) if isinstance(config.sampler, str) else len(rows)
     labels = rows.labels if rows.in_memory else None  # The first rows may have one label only.
     try:
         run_check(rows.loss, Data(largest, len(rows.names), labels))

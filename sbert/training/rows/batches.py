@@ -34,26 +34,26 @@ class Dataset:
 
     Args:
         rows: Its texts, labels and loss.
+        config: The ``TrainingConfig``, with its own values of those that are given by data set.
         prompts: The text before each column; of pairs, the one before the first text of each.
         guide_prompts: The text before each column for the guide; None if the loss takes no guide.
         max_lengths: The maximum number of tokens of each column; None for that of the model.
     """
 
     rows: Rows
+    config: Any
     prompts: list[str]
     guide_prompts: list[str] | None = None
     max_lengths: list[int | None] | None = None
 
     @classmethod
-    def of(cls, rows: Rows, model: Any, config: TrainingConfig, names: Sequence[str], guide: Any) -> Dataset:
-        """Rows with the settings of their columns, among the data sets of these names."""
-        prompts = config.of_data_set("prompts", rows.name, names)
-        lengths = config.of_data_set("max_lengths", rows.name, names)
+    def of(cls, rows: Rows, model: Any, config: Any, guide: Any) -> Dataset:
+        """Rows with the settings of their columns, among those of the data set."""
+        prompts, lengths, for_guide = config.prompts, config.max_lengths, None
         if isinstance(lengths, Mapping):
             lengths = [next((lengths[name] for name in each if name in lengths), None) for each in rows.names]
         elif lengths is not None:
             lengths = [lengths] * len(rows.names)
-        for_guide = None
         if guide is not None and "guide" in rows.signature.extras:
             column_prompts(guide, None if prompts is None else "", rows.names, "the guide")
             for_guide = [guide.prompts.get(prompt, "") for prompt in by_column(prompts, rows.names)]
@@ -61,29 +61,31 @@ class Dataset:
             own = column_prompts(model, prompts, rows.names)
         else:
             own = [default_prompt(model) if prompts is None else prompt_text(model, prompts, "prompts")]
-        return cls(rows, own, for_guide, lengths)
+        return cls(rows, config, own, for_guide, lengths)
 
 
-def check_column_settings(model: Any, config: TrainingConfig, tables: Sequence[Rows]) -> None:
-    """Raise a ValueError for prompts or lengths that the model does not take, or of columns that no data has."""
-    names = [rows.name for rows in tables]
-    if model.is_cross_encoder:
-        by_column = any(isinstance(config.of_data_set("prompts", name, names), Mapping) for name in names)
-        if by_column or config.max_lengths:
+def check_column_settings(model: Any, config: TrainingConfig, tables: Mapping[Rows, TrainingConfig]) -> None:
+    """Raise a ValueError for prompts or lengths that the model does not take, or of columns that no data has.
+
+    Args:
+        model: The model.
+        config: The settings of all data sets.
+        tables: The data sets, each with its own settings.
+    """
+    every = {name for rows in tables for names in rows.names for name in names}
+    for rows, own in tables.items():
+        if model.is_cross_encoder and (isinstance(own.prompts, Mapping) or config.max_lengths):
             raise ValueError(
                 f"a {type(model).__name__} reads two texts as one input, with one prompt before the first, without"
                 " max_lengths; pass one name or text as prompts, and set the model's max_seq_length"
             )
-        return
-    columns = {rows.name: {name for each in rows.names for name in each} for rows in tables}
-    for setting in ("prompts", "max_lengths"):
-        by_name = {name: config.of_data_set(setting, name, names) for name in names}
-        shared = all(value is getattr(config, setting) for value in by_name.values())  # One value for all data sets.
-        for table, value in by_name.items():
-            known = set().union(*columns.values()) if shared else columns[table]
+        for setting in ("prompts", "max_lengths"):
+            value = getattr(own, setting)
+            shared = value is getattr(config, setting)  # One value for all data sets.
+            known = every if shared else {name for names in rows.names for name in names}
             for name in value if isinstance(value, Mapping) else ():
                 if name not in known:
-                    whose = "no data has" if shared else f"{table} has not"
+                    whose = "no data has" if shared else f"{rows.name} has not"
                     hint = f"; did you mean {nearest!r}?" if (nearest := nearest_argument(str(name), known)) else ""
                     given = f"{setting} names the column {name!r}, which {whose}"
                     raise ValueError(f"{given}; pass some of {', '.join(map(repr, sorted(known)))}{hint}")
@@ -165,9 +167,9 @@ class Batches:
 
     def _stream(self, name: str, again: int, generator: np.random.Generator) -> Iterator[tuple[Batch, list[Any]]]:
         """The batches of one pass over a stream."""
-        size, number = self.config.size_of(name), 0
-        for batch in self.datasets[name].rows.stream(size, self.config.shuffle_buffer, generator):
-            if not self.config.drop_last or len(batch[0]) == size:
+        config, number = self.datasets[name].config, 0
+        for batch in self.datasets[name].rows.stream(config.batch_size, config.shuffle_buffer, generator):
+            if not config.drop_last or len(batch[0]) == config.batch_size:
                 number += 1
                 yield batch
         if not number:
@@ -176,8 +178,8 @@ class Batches:
 
     def _sample(self, name: str, epoch: int, generator: np.random.Generator) -> list[Batch]:
         """The batches of one pass over a data set."""
-        config, rows = self.config, self.datasets[name].rows
-        sampler, size = config.sampler_of(name), config.size_of(name)
+        config, rows = self.datasets[name].config, self.datasets[name].rows
+        sampler, size = config.sampler, config.batch_size
         sample: Any = SAMPLERS[sampler] if isinstance(sampler, str) else sampler
         more = {"epoch": epoch} if "epoch" in inspect.signature(sample).parameters else {}
         plan = list(map(np.asarray, sample(rows, size, generator, **more)))
