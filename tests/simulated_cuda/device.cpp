@@ -804,6 +804,11 @@ void add_attention(torch::Library& library) {
   if (CUDA != c10::DeviceType::CUDA) library.impl("scaled_dot_product_attention", &attention);
 }
 
+// An operation by the steps that torch has for devices without a kernel of their own.
+void in_steps(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), stack);
+}
+
 }  // namespace
 
 C10_REGISTER_GUARD_IMPL(SIMULATED, Guard)
@@ -812,6 +817,15 @@ TORCH_LIBRARY_IMPL(_, SIMULATED, library) {
   library.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
 }
 TORCH_LIBRARY_IMPL(aten, NAMED(Autograd, SIMULATED, ), library) { add_attention(library); }
+// Before the operations of the device: those that the CPU has only now are then its operations, too, which a torch
+// that is built with CUDA would run by itself.
+TORCH_LIBRARY_IMPL(aten, CPU, library) {
+  library.impl("_flash_attention_forward", &flash);
+  library.impl("mm.dtype", &half_product);
+  library.impl("_flash_attention_backward", &flash_backward);
+  library.impl("_scaled_dot_product_efficient_attention", &efficient);
+  library.impl("_scaled_dot_product_efficient_attention_backward", &efficient_backward);
+}
 TORCH_LIBRARY_IMPL(aten, SIMULATED, library) {
   add_attention(library);
   library.impl("empty.memory_format", &empty);
@@ -825,14 +839,9 @@ TORCH_LIBRARY_IMPL(aten, SIMULATED, library) {
     if (name.name.rfind("aten::", 0) || own.count(full) || !op) continue;
     if (full == "aten::copy_" || op->hasKernelForDispatchKey(c10::DispatchKey::CPU))
       library.impl(full.c_str(), torch::CppFunction::makeFromBoxedFunction<&fallback>());
+    else if (op->hasKernelForDispatchKey(c10::DispatchKey::SIMULATED))  // Of a torch that is built with CUDA.
+      library.impl(full.c_str(), torch::CppFunction::makeFromBoxedFunction<&in_steps>());
   }
-}
-TORCH_LIBRARY_IMPL(aten, CPU, library) {
-  library.impl("_flash_attention_forward", &flash);
-  library.impl("mm.dtype", &half_product);
-  library.impl("_flash_attention_backward", &flash_backward);
-  library.impl("_scaled_dot_product_efficient_attention", &efficient);
-  library.impl("_scaled_dot_product_efficient_attention_backward", &efficient_backward);
 }
 
 // ------------------------------------------------------------------------------------------ what Python calls
