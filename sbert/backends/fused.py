@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from sbert.backends.attention import attend
 from sbert.backends.layers import Backbone, Layer, OfLength, describe
-from sbert.backends.linear import linear, reordering
+from sbert.backends.linear import choose_layout, linear
 from sbert.backends.network import has_hooks
 from sbert.backends.packed import positions
 from sbert.backends.padded import Compiling
@@ -127,7 +127,7 @@ class Fused:
         self.why: str = "F.linear" if compiling is None else "torch.compile"
         self._reordered = False
         if compiling is None and network.device.type == "cpu":
-            self._reordered, self.why = reordering(dtype)
+            self._reordered, self.why = choose_layout(dtype)
         self.dtype: torch.dtype = dtype
         self._tokens = backbone.tokens.weight.detach()
         self._dim, accumulation = backbone.layers[-1].down.out_features, accumulation_dtype(dtype)
@@ -159,11 +159,11 @@ class Fused:
 
     def forward(self, batch: TokenBatch) -> Tensor:
         """Vectors of all tokens from the last layer. Shape: (tokens, dim)."""
-        tokens = len(batch.ids)
+        tokens = len(batch.values)
         if tokens == 0:
-            return torch.zeros(0, self._dim, dtype=self.dtype, device=batch.ids.device)
+            return torch.zeros(0, self._dim, dtype=self.dtype, device=batch.values.device)
         if self._reordered:
-            batch = _rounded(batch)
+            batch = _round_up(batch)
         x = self._embed(batch)
         bias = None if self._bias is None else self._bias(batch.longest)
         position = batch.position_of_token if self._is_rotary else None
@@ -175,7 +175,7 @@ class Fused:
 
     def _embed(self, batch: TokenBatch) -> Tensor:
         """Vectors before the first layer. Shape: (tokens, dim)."""
-        x = F.embedding(batch.ids, self._tokens)  # (tokens, width)
+        x = F.embedding(batch.values, self._tokens)  # (tokens, width)
         table, padding = self._positions, self._padding
         if table is not None and batch.rows == 1 and batch.types is None and padding is None and self._is_absolute:
             x = x + table[: len(x)]
@@ -198,11 +198,11 @@ def filler(tokens: int) -> int:
     return -tokens % (1 << max(0, tokens.bit_length() - 5))
 
 
-def _rounded(batch: TokenBatch) -> TokenBatch:
+def _round_up(batch: TokenBatch) -> TokenBatch:
     """The batch with appended rows of one token, so that few different numbers of tokens occur."""
-    tokens = len(batch.ids)
+    tokens = len(batch.values)
     count = filler(tokens)
-    ids = F.pad(batch.ids, (0, count))
+    ids = F.pad(batch.values, (0, count))
     ends = torch.arange(tokens + 1, tokens + count + 1)
     types = None if batch.types is None else F.pad(batch.types, (0, count))
     result = TokenBatch(ids, torch.cat([batch.offsets, ends]), batch.longest, types=types)

@@ -44,7 +44,7 @@ ATTENTIONS = ("eager", "sdpa")
 lock: Lock = Lock()
 
 
-def imported(name: str, module: str = "transformers") -> Any:
+def import_from(name: str, module: str = "transformers") -> Any:
     """An attribute of a module of transformers, imported by one thread at a time.
 
     ``from transformers import x`` fails while another thread is importing transformers, because it reads a module
@@ -56,10 +56,10 @@ def imported(name: str, module: str = "transformers") -> Any:
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def silence() -> Iterator[None]:
     """Without progress bars and reports of transformers; one thread at a time."""
     with lock:
-        logging = imported("logging", "transformers.utils")
+        logging = import_from("logging", "transformers.utils")
         level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
         logging.set_verbosity_error()
         logging.disable_progress_bar()
@@ -71,7 +71,7 @@ def quiet() -> Iterator[None]:
                 logging.enable_progress_bar()
 
 
-def merged(model: Any) -> Any:
+def merge_adapters(model: Any) -> Any:
     """The model; if it has adapters of peft, a copy with the adapters merged into its weights.
 
     A saved folder is then an ordinary model, which needs neither peft nor the base model of the adapters.
@@ -107,7 +107,7 @@ def load_adapter(model: PreTrainedModel, folder: Path) -> None:
     check_files(folder)
     header = read_header(folder, ADAPTER_FILES)
     header.check_dtypes()
-    with quiet(), reading(folder, "an adapter"), within(header, folder / "adapter_config.json"):
+    with silence(), reading(folder, "an adapter"), within(header, folder / "adapter_config.json"):
         model.load_adapter(str(folder), is_trainable=True)
     model.eval()
 
@@ -122,13 +122,13 @@ def load_config(folder: Path, options: dict[str, Any]) -> PretrainedConfig:
     model_type = values.get("model_type")
     _check_counts({**values, **options}, path)
     try:
-        with quiet():
+        with silence():
             known = _in_terms_of_transformers(values, path)
             if known is values:
-                kind, source = imported("AutoConfig"), {"local_files_only": True, "trust_remote_code": False}
+                kind, source = import_from("AutoConfig"), {"local_files_only": True, "trust_remote_code": False}
                 config = kind.from_pretrained(folder, **source, **options)
             else:
-                kind = imported("CONFIG_MAPPING")[known["model_type"]]
+                kind = import_from("CONFIG_MAPPING")[known["model_type"]]
                 config = kind.from_dict({**known, "name_or_path": str(folder)}, **options)
         vars(config).pop("auto_map", None)  # The code that it names is neither run nor saved.
     except UnreadableError:
@@ -166,11 +166,11 @@ def load_model(folder: Path, config: PretrainedConfig, dtype: torch.dtype, atten
         ValueError: If a file is damaged, or weights of the configuration are missing.
     """
     # The same class for most models; for T5-family models, the encoder alone.
-    known = type(config) in imported("MODEL_FOR_TEXT_ENCODING_MAPPING")
+    known = type(config) in import_from("MODEL_FOR_TEXT_ENCODING_MAPPING")
     if config.is_encoder_decoder and not known:
         reason = f"describes an encoder-decoder ({config.model_type}), whose encoder cannot be loaded alone"
         raise UnreadableError(folder / "config.json", reason, "use an encoder, or a T5-family model")
-    kind = imported("AutoModelForTextEncoding" if known else "AutoModel")
+    kind = import_from("AutoModelForTextEncoding" if known else "AutoModel")
     model, missing = _read(kind, folder, config, dtype, attention)
     # Token embeddings do not depend on the pooler of BERT, which many checkpoints lack.
     _refuse_missing(folder, [name for name in missing if not name.startswith("pooler.")])
@@ -180,8 +180,8 @@ def load_model(folder: Path, config: PretrainedConfig, dtype: torch.dtype, atten
 def rebuild(config: PretrainedConfig, weights: dict[str, Tensor], dtype: torch.dtype) -> PreTrainedModel:
     """The transformer of ``load_model``, from weights in memory."""
     # The random state belongs to the caller, who may have set a seed after loading.
-    with quiet(), torch.random.fork_rng(devices=[]):
-        kind: Any = imported("MODEL_FOR_TEXT_ENCODING_MAPPING")[type(config)]
+    with silence(), torch.random.fork_rng(devices=[]):
+        kind: Any = import_from("MODEL_FOR_TEXT_ENCODING_MAPPING")[type(config)]
         return kind.from_pretrained(None, config=config, state_dict=weights, dtype=dtype).eval()
 
 
@@ -202,11 +202,11 @@ def load_classifier(
             requested.
     """
     path = folder / "config.json"
-    known = type(config) in imported("MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING")
+    known = type(config) in import_from("MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING")
     if config.is_encoder_decoder or not known:
         reason = f"describes a model ({config.model_type}) that scores no pairs in one pass"
         raise UnreadableError(path, reason, "use an encoder such as BERT")
-    model, missing = _read(imported("AutoModelForSequenceClassification"), folder, config, dtype, attention)
+    model, missing = _read(import_from("AutoModelForSequenceClassification"), folder, config, dtype, attention)
     if not fresh:
         _refuse_missing(folder, missing)
         return model
@@ -230,7 +230,7 @@ def _read(
     weights = header.path
     options: dict[str, Any] = {"attn_implementation": attention} if attention in ATTENTIONS else {}
     try:
-        with quiet(), within(header, folder / "config.json"):
+        with silence(), within(header, folder / "config.json"):
             model, report = kind.from_pretrained(
                 folder,
                 config=config,
@@ -271,8 +271,8 @@ def load_tokenizer(folder: Path, options: dict[str, Any]) -> PreTrainedTokenizer
         if path.exists():
             check_ids(path)
     try:
-        with quiet():
-            kind = imported("AutoTokenizer")
+        with silence():
+            kind = import_from("AutoTokenizer")
             tokenizer = kind.from_pretrained(folder, local_files_only=True, trust_remote_code=False, **options)
     except BaseException as error:
         if not is_failure(error):

@@ -66,7 +66,7 @@ class Origin:
     dtype: torch.dtype
 
     @contextmanager
-    def restored(self) -> Iterator[Path]:
+    def restore(self) -> Iterator[Path]:
         """A temporary folder with these files: the folder of the model may be replaced at any time."""
         with tempfile.TemporaryDirectory() as name:
             for file, content in self.files.items():
@@ -185,7 +185,7 @@ class PlainTokenizer:
 def convert_model(network: BertModel) -> PreTrainedModel:
     """The Hugging Face model with the modules of a minimal one."""
     origin = network.origin
-    with origin.restored() as folder:
+    with origin.restore() as folder:
         config = huggingface.load_config(folder, {})
     model = huggingface.rebuild(config, network.state_dict(), origin.dtype)
     model.name_or_path = model.config.name_or_path = str(origin.folder)
@@ -195,7 +195,7 @@ def convert_model(network: BertModel) -> PreTrainedModel:
 
 def convert_tokenizer(plain: PlainTokenizer) -> PreTrainedTokenizerBase:
     """The tokenizer of transformers."""
-    with plain.origin.restored() as folder:
+    with plain.origin.restore() as folder:
         tokenizer = huggingface.load_tokenizer(folder, {})
     tokenizer.name_or_path = tokenizer.init_kwargs["name_or_path"] = str(plain.origin.folder)
     return tokenizer

@@ -139,7 +139,7 @@ class Samples:
             self._read = partial(np.concatenate, [_array(view) for view in views] or [np.zeros(0)], axis=None)
         self._before = self._read().tobytes()
 
-    def unchanged(self) -> bool:
+    def holds(self) -> bool:
         """Whether the weights are those of before."""
         return bool(self._read().tobytes() == self._before)
 

@@ -58,7 +58,7 @@ class Packed:
             **({} if batch.types is None else {"token_type_ids": batch.types[None]}),
             **limits.without_cache(network),
         )
-        if not any(windows) and _windowed(network.config):  # Short texts do not show it.
+        if not any(windows) and _has_windows(network.config):  # Short texts do not show it.
             raise NotImplementedError("it does not tell its attention how far to look")
         states: Tensor = output.last_hidden_state[0]
         return states
@@ -67,9 +67,9 @@ class Packed:
 @cache
 def register() -> None:
     """Register this attention in transformers, once per process."""
-    huggingface.imported("AttentionInterface").register(NAME, _attention)
-    masks = huggingface.imported("sdpa_mask", "transformers.masking_utils")
-    huggingface.imported("AttentionMaskInterface").register(NAME, masks)
+    huggingface.import_from("AttentionInterface").register(NAME, _attention)
+    masks = huggingface.import_from("sdpa_mask", "transformers.masking_utils")
+    huggingface.import_from("AttentionMaskInterface").register(NAME, masks)
 
 
 def adopt(network: Any) -> None:
@@ -90,7 +90,7 @@ def _foreign(network: Any) -> str | None:
     return None if limits.accepts(network, "position_ids") else f"{name} takes no positions"
 
 
-def _windowed(config: Any) -> bool:
+def _has_windows(config: Any) -> bool:
     """Whether a configuration promises layers that attend within a window."""
     layers = getattr(config, "layer_types", None)
     return "sliding_attention" in layers if layers else bool(getattr(config, "sliding_window", None))

@@ -199,7 +199,7 @@ def cached_backend(network: Any, inference: Inference) -> CachedBackend:
     known, current = state_of(network, ModelState), tree(network)
     settings, cached = (inference.dtype, inference.compiling, *current.version()), known.cached
     same = cached is not None and cached.settings == settings and (cached.modules is current or not current.lasts)
-    if cached is not None and same and cached.samples.unchanged():
+    if cached is not None and same and cached.samples.holds():
         return cached
     with _lock:
         known.cached = None  # Its copies are not needed while others are made.

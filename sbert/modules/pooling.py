@@ -148,9 +148,10 @@ class Pooling(nn.Module):
     def forward(self, tokens: TokenEmbeddings) -> Tensor:
         if not self.include_prompt:
             tokens = tokens.without_prompt()
-        dtype = accumulation_dtype(tokens.values.dtype)
-        pooled = [POOLINGS[mode](tokens).to(dtype) for mode in self.modes]
-        return pooled[0] if len(pooled) == 1 else torch.cat(pooled, dim=1)  # (rows, modes * dim)
+        pooled = POOLINGS[self.modes[0]](tokens)  # (rows, dim)
+        if len(self.modes) > 1:
+            pooled = torch.cat([pooled, *(POOLINGS[mode](tokens) for mode in self.modes[1:])], dim=1)
+        return pooled.to(torch.promote_types(tokens.values.dtype, torch.float32))  # (rows, modes * dim)
 
     def extra_repr(self) -> str:
         return f"{'+'.join(self.modes)}, include_prompt={self.include_prompt}"

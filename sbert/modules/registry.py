@@ -11,7 +11,7 @@ Kind = TypeVar("Kind", bound=type[nn.Module])
 
 # Classes of the library, which its package adds, and those of the caller.
 BUILT_IN: dict[str, type[nn.Module]] = {}
-_own: dict[str, type[nn.Module]] = {}
+REGISTERED: dict[str, type[nn.Module]] = {}
 
 
 def check_free(what: str, name: str, own: object, known: Mapping[str, object]) -> None:
@@ -56,18 +56,13 @@ def register_module(kind: Kind) -> Kind:
     if not (isinstance(kind, type) and issubclass(kind, nn.Module)):
         raise TypeError(f"{kind!r} is not a class of modules; decorate a class that inherits from torch.nn.Module")
     check_name(kind)
-    _own[kind.__name__] = kind
+    REGISTERED[kind.__name__] = kind
     return kind
 
 
 def check_name(kind: type[nn.Module]) -> None:
     """Raise a ValueError if the name of a class is already in use."""
-    check_free("module", kind.__name__, kind, {**BUILT_IN, **_own})
-
-
-def registered() -> dict[str, type[nn.Module]]:
-    """Registered classes, by name."""
-    return dict(_own)
+    check_free("module", kind.__name__, kind, {**BUILT_IN, **REGISTERED})
 
 
 def is_built_in(kind: type[nn.Module]) -> bool:

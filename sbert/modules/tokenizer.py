@@ -221,7 +221,7 @@ class PairTokenizer:
         """Token ids and types of each pair, and whether it was truncated to the limit by ``longest_first``."""
         if self._fast is None:
             return [self._slow(pair, limit) for pair in pairs]
-        return [self._truncated(encoding, limit) for encoding in self._fast.encode(pairs)]
+        return [self._truncate(encoding, limit) for encoding in self._fast.encode(pairs)]
 
     def _slow(self, pair: Pair, limit: int | None) -> tuple[list[int], list[int], bool]:
         texts = [without_lone_surrogates(text) for text in pair]
@@ -232,7 +232,7 @@ class PairTokenizer:
             encoded = self._plain(*texts, truncation="longest_first", max_length=limit, **options)
         return encoded["input_ids"], encoded["token_type_ids"], too_long
 
-    def _truncated(self, encoding: tokenizers.Encoding, limit: int | None) -> tuple[list[int], list[int], bool]:
+    def _truncate(self, encoding: tokenizers.Encoding, limit: int | None) -> tuple[list[int], list[int], bool]:
         ids, types = encoding.ids, encoding.type_ids if self.typed else []
         if limit is None or len(ids) <= limit:
             return ids, types, False
@@ -269,16 +269,15 @@ def unknown_id(tokenizer: tokenizers.Tokenizer, described: str) -> int | None:
         tokenizer: The tokenizer.
         described: The same as JSON.
     """
-    token = getattr(tokenizer.model, "unk_token", None)
+    model = tokenizer.model
+    token = getattr(model, "unk_token", None)
     if token is not None:
-        number: int | None = tokenizer.model.token_to_id(token)
-        return number
-    match = _UNKNOWN.search(described) if type(tokenizer.model).__name__ == "Unigram" else None
+        return model.token_to_id(token)  # type: ignore[no-any-return]
+    match = _UNKNOWN.search(described) if type(model).__name__ == "Unigram" else None
     return None if match is None else int(match[1])
 
 
 def count_special(mask: list[int]) -> tuple[int, int]:
     """Number of leading and of trailing special tokens in a mask."""
-    leading = next((i for i, special in enumerate(mask) if not special), len(mask))
-    trailing = next((i for i, special in enumerate(reversed(mask[leading:])) if not special), 0)
-    return leading, trailing
+    text = [position for position, special in enumerate(mask) if not special]
+    return (text[0], len(mask) - 1 - text[-1]) if text else (len(mask), 0)

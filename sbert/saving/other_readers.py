@@ -8,7 +8,7 @@ from typing import Any
 from torch import nn
 
 from sbert.modules import Dense, Dropout, Normalize, Pooling, Transformer
-from sbert.modules.registry import is_built_in, registered
+from sbert.modules.registry import REGISTERED, is_built_in
 from sbert.saving.format import POOLING_KEYS
 
 _TEI, _LLAMA = "text-embeddings-inference", "llama.cpp's converter"
@@ -48,7 +48,7 @@ def _of_own(modules: Sequence[Any]) -> list[str]:
     own = [type(module) for module in modules if not is_built_in(type(module))]
     names = ", ".join(dict.fromkeys([kind.__name__ for kind in own] + [m for m in modes if m not in _MODES]))
     reasons = [f"{names} is known to sbert alone, and no other library loads this model"] if names else []
-    unregistered = _named(kind for kind in own if registered().get(kind.__name__) is not kind)
+    unregistered = _named(kind for kind in own if REGISTERED.get(kind.__name__) is not kind)
     if unregistered:
         reasons.append(f"sbert loads it once {unregistered} is registered: put @register_module before the class")
     return reasons

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import copy
-import warnings
-from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 from sbert import TokenBatch, Transformer
-from sbert.backends import cpu_training, linear
+from sbert.backends import cpu_training, linear, state
 from sbert.backends.cpu_training import CpuTraining
 from sbert.backends.layers import Backbone, describe
 from sbert.backends.packed import Packed
@@ -63,24 +61,17 @@ def test_vectors_and_gradients(family: str, cost: int) -> None:
 
 
 def test_half_precision_is_near_and_rounds_the_number_of_tokens() -> None:
-    module = transformer("bert")
-    exact = module(TokenBatch.from_rows(LONG)).values
-    for p in module.parameters():
-        p.grad = None
-    with torch.autocast("cpu", torch.bfloat16):
-        half = module(TokenBatch.from_rows(LONG)).values
-    assert half.dtype == torch.bfloat16
-    assert half.shape == exact.shape
-    assert 0.999 < torch.cosine_similarity(half.float().flatten(), exact.flatten(), dim=0) < 1
-    half.float().square().sum().backward()
-    found = {n: p.grad for n, p in module.named_parameters() if p.grad is not None}
-    assert {g.dtype for g in found.values()} == {torch.float32}
-    module.zero_grad()
-    module(TokenBatch.from_rows(LONG)).values.square().sum().backward()
-    expected = {n: p.grad for n, p in module.named_parameters() if p.grad is not None}
-    assert found.keys() == expected.keys()
-    a, b = (torch.cat([grads[name].flatten() for name in found]) for grads in (found, expected))
-    assert 0.998 < torch.cosine_similarity(a, b, dim=0) < 1
+    module, vectors, gradients = transformer("bert"), [], []
+    for half in (False, True):
+        module.zero_grad()
+        with torch.autocast("cpu", torch.bfloat16, enabled=half):
+            values = module(TokenBatch.from_rows(LONG)).values
+        assert values.dtype == (torch.bfloat16 if half else torch.float32)
+        values.float().square().sum().backward()
+        vectors.append(values.detach().float().flatten())
+        gradients.append(torch.cat([p.grad.flatten() for p in module.parameters() if p.grad is not None]))
+    for exact, near in (vectors, gradients):
+        assert 0.998 < torch.cosine_similarity(near, exact, dim=0) < 1
 
 
 # ----------------------------------------------------------------------------------------------------------- dropout
@@ -110,27 +101,24 @@ def test_dropout_drops_its_part_and_keeps_the_mean(probability: float) -> None:
 
 def test_gradients_with_dropout_are_those_of_the_same_random_numbers() -> None:
     """Along a random direction, against finite differences."""
-    module = transformer("bert", torch.float64).train()
-    batch = TokenBatch.from_rows(LONG)
+    module, batch = transformer("bert", torch.float64).train(), TokenBatch.from_rows(LONG)
 
     def value() -> Tensor:
         torch.manual_seed(7)
         return module(batch).values.square().sum()
 
-    evaluated = copy.deepcopy(module).eval()(batch).values.square().sum().detach()
     value().backward()
-    torch.manual_seed(1)
-    parameters = [p for p in module.parameters() if p.grad is not None]
-    ways = [torch.randn_like(p) for p in parameters]
-    expected = sum(float((p.grad * way).sum()) for p, way in zip(parameters, ways, strict=True) if p.grad is not None)
+    parameters = {p: p.grad for p in module.parameters() if p.grad is not None}
+    directions = [torch.randn_like(p) for p in parameters]
+    expected = sum(float((g * way).sum()) for g, way in zip(parameters.values(), directions, strict=True))
     values = []
     with torch.no_grad():
         for size in (1e-6, -2e-6):
-            for p, way in zip(parameters, ways, strict=True):
+            for p, way in zip(parameters, directions, strict=True):
                 p += size * way
-            values.append(float(value().detach()))
+            values.append(float(value()))
+        assert values[0] != pytest.approx(float(module.eval()(batch).values.square().sum()), rel=1e-5)
     assert (values[0] - values[1]) / 2e-6 == pytest.approx(expected, rel=1e-5)
-    assert values[0] != pytest.approx(float(evaluated), rel=1e-5)
 
 
 def test_the_dropouts_of_the_modules_are_heeded() -> None:
@@ -153,55 +141,32 @@ def test_the_dropouts_of_the_modules_are_heeded() -> None:
 # --------------------------------------------------------------------------------------------- when it is not used
 
 
-@pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Which way each forward went."""
-    seen: list[str] = []
-    for backend in (CpuTraining, Packed):
-
-        def spy(*arguments: Any, original: Any = backend.forward, name: str = backend.name) -> Any:
-            seen.append(name)
-            return original(*arguments)
-
-        monkeypatch.setattr(backend, "forward", spy)
-    return seen
+def chosen(module: Transformer) -> str:
+    return state.select(module.auto_model, torch.device("cpu")).name
 
 
-def way(module: Transformer, calls: list[str]) -> str:
-    module(TokenBatch.from_rows(ROWS))  # Compares the ways.
-    calls.clear()
-    module(TokenBatch.from_rows(ROWS))
-    (one,) = calls
-    return one
-
-
-def test_it_is_used_for_training_alone(calls: list[str]) -> None:
+def test_it_is_used_for_training_alone() -> None:
     module = transformer("bert").eval()
-    assert way(module, calls) == "cpu_training"
+    assert chosen(module) == "cpu_training"
     with torch.no_grad():
-        assert way(module, calls) == "packed"
-        assert way(module.train(), calls) == "cpu_training"  # The first pass of cached gradients.
-    assert way(transformer("modernbert"), calls) == "packed"
-    assert way(transformer("albert"), calls) == "packed"
+        assert chosen(module) == "packed"
+        assert chosen(module.train()) == "cpu_training"  # The first pass of cached gradients.
+    assert chosen(transformer("modernbert")) == chosen(transformer("albert")) == "packed"
 
 
-def test_hooks_adapters_and_checkpointing_go_the_other_way(calls: list[str]) -> None:
+def test_hooks_adapters_and_checkpointing_go_the_other_way() -> None:
     module = transformer("bert")
-    hook = module.auto_model.encoder.layer[1].register_forward_hook(lambda *_: None)
-    assert way(module, calls) == "packed"
-    hook.remove()
-    assert way(module, calls) == "cpu_training"
-    hook = module.auto_model.encoder.layer[1].register_full_backward_hook(lambda *_: None)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        assert way(module, calls) == "packed"
-    hook.remove()
+    layer = module.auto_model.encoder.layer[1]
+    for register in (layer.register_forward_hook, layer.register_full_backward_hook):
+        hook = register(lambda *_: None)
+        assert chosen(module) == "packed"
+        hook.remove()
+        assert chosen(module) == "cpu_training"
     module.auto_model.activation_checkpointing_enable({"use_reentrant": False})
-    assert way(module, calls) == "packed"
+    assert chosen(module) == "packed"
     changed = transformer("bert")
-    layer = changed.auto_model.encoder.layer[0].output
-    layer.dense = nn.Sequential(layer.dense)
-    assert way(changed, calls) == "packed"
+    changed.auto_model.encoder.layer[0].output.dense = nn.Sequential(nn.Linear(32, 16))
+    assert chosen(changed) == "packed"
 
 
 def test_frozen_layers_get_no_gradient() -> None:

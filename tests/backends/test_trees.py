@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import gc
-import weakref
-from collections import OrderedDict
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
-from sbert.backends.network import ModuleTree, _states, has_hooks, tree, walk
+from sbert.backends.network import has_hooks, tree, walk
 
 
 class Block(nn.Module):
@@ -78,30 +74,3 @@ def test_a_change_is_seen(change: Callable[[Any], object], model: nn.Sequential)
         assert has_hooks(model)
         handle.remove()
         assert remembered(model) == found(model)
-
-
-def test_hooks_of_all_modules_are_seen(model: nn.Sequential) -> None:
-    assert not has_hooks(model)
-    handle = nn.modules.module.register_module_forward_hook(hook)
-    try:
-        assert has_hooks(model)
-    finally:
-        handle.remove()
-    assert not has_hooks(model)
-    model[0]._forward_hooks = OrderedDict({1: hook})
-    assert has_hooks(model, own=True) is False
-
-
-@pytest.mark.parametrize("hooked", [False, True])
-def test_a_model_is_freed(hooked: bool) -> None:
-    """Also one whose hooks refer to it."""
-    model = nn.Sequential(Block())
-    tree(model)
-    if hooked:
-        model.register_forward_hook(partial(hook, model))
-        assert has_hooks(model)
-    gone, known = weakref.ref(model), ModuleTree in _states[model]
-    del model
-    gc.collect()
-    assert gone() is None
-    assert known is not hooked

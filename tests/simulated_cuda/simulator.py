@@ -19,7 +19,6 @@ import shutil
 import subprocess
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -131,49 +130,21 @@ def _patches(library: ctypes.CDLL, capability: tuple[int, int], devices: int, ki
             self.device = torch.device(kind, _index(device))
             self.stream_id = library.simulated_new_stream() if stream_id is None else stream_id
 
-        def wait_event(self, event: Event) -> None:
+        def wait_stream(self, stream: Stream) -> None:
+            event = Event()
+            event.record(stream)
             library.simulated_wait_event(event.handle, self.device.index, long(self.stream_id))
 
-        def wait_stream(self, stream: Stream) -> None:
-            self.wait_event(stream.record_event())
-
-        def record_event(self, event: Event | None = None) -> Event:
-            event = event or Event()
-            event.record(self)
-            return event
-
-        def synchronize(self) -> None:
-            library.simulated_synchronize(self.device.index, long(self.stream_id))
-
-        def query(self) -> bool:
-            return True
-
-        def __eq__(self, other: object) -> bool:
-            return isinstance(other, Stream) and (self.device, self.stream_id) == (other.device, other.stream_id)
-
-        def __hash__(self) -> int:
-            return hash((self.device, self.stream_id))
-
     class Event:
-        def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> None:
+        def __init__(self) -> None:
             self.handle = ctypes.c_void_p(library.simulated_new_event())
 
         def record(self, stream: Stream | None = None) -> None:
             stream = stream or current_stream()
             library.simulated_record(self.handle, stream.device.index, long(stream.stream_id))
-            self.when = time.perf_counter()
-
-        def elapsed_time(self, end: Event) -> float:
-            return 1e3 * (end.when - self.when)
-
-        def wait(self, stream: Stream | None = None) -> None:
-            (stream or current_stream()).wait_event(self)
 
         def synchronize(self) -> None:
             library.simulated_synchronize_event(self.handle)
-
-        def query(self) -> bool:
-            return True
 
         def __del__(self) -> None:
             library.simulated_free_event(self.handle)
@@ -198,9 +169,6 @@ def _patches(library: ctypes.CDLL, capability: tuple[int, int], devices: int, ki
         index = _index(device)
         return Stream(torch.device(kind, index), stream_id=library.simulated_stream(index))
 
-    def set_device(device: Any) -> None:
-        library.simulated_set_device(_index(device))
-
     def exchange(index: int) -> int:
         before = library.simulated_device()
         if index >= 0:
@@ -219,7 +187,8 @@ def _patches(library: ctypes.CDLL, capability: tuple[int, int], devices: int, ki
         "Stream": Stream, "Event": Event, "stream": use,
         "current_stream": current_stream,
         "default_stream": lambda device=None: Stream(torch.device(kind, _index(device)), stream_id=0),
-        "set_stream": lambda stream: use(stream).__enter__(), "set_device": set_device, "synchronize": synchronize,
+        "set_stream": lambda stream: use(stream).__enter__(), "synchronize": synchronize,
+        "set_device": lambda device: library.simulated_set_device(_index(device)),
         "current_device": lambda: library.simulated_device(), "_exchange_device": exchange,
         "_maybe_exchange_device": lambda index: exchange(index),
         "device_count": lambda: devices, "is_available": lambda: True, "is_initialized": lambda: True,

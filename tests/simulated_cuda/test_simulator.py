@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import gc
-from contextlib import nullcontext
 
-import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
 
 from tests.simulated_cuda.simulator import simulated
 
@@ -101,29 +98,3 @@ def test_memory_is_refused_and_given_back() -> None:
         with pytest.raises(torch.OutOfMemoryError):
             torch.empty(1, device="cuda")
         torch.empty(1, device="cuda")
-
-
-@pytest.mark.parametrize(
-    ("dtype", "dim", "longest", "error"),
-    [
-        (torch.bfloat16, 8, 3, None),
-        (torch.float32, 8, 3, "fp16 and bf16"),
-        (torch.bfloat16, 6, 3, "multiple of 8"),
-        (torch.bfloat16, 264, 3, "at most 256"),
-        (torch.bfloat16, 8, 2, "longer than max_q"),
-    ],
-)
-def test_flash_attention_takes_what_its_kernel_takes(
-    dtype: torch.dtype, dim: int, longest: int, error: str | None
-) -> None:
-    from torch.nn.attention.varlen import varlen_attn
-
-    with simulated():
-        rows = torch.linspace(-1, 1, 5 * 2 * dim, device="cuda").reshape(5, 2, dim).to(dtype)
-        offsets = torch.tensor([0, 2, 5], dtype=torch.int32, device="cuda")
-        with pytest.raises(RuntimeError, match=error) if error else nullcontext():
-            out = varlen_attn(rows, rows, rows, offsets, offsets, longest, longest).float().cpu()
-            for start, end in ((0, 2), (2, 5)):
-                part = rows.float().cpu()[start:end].transpose(0, 1)
-                expected = F.scaled_dot_product_attention(part, part, part).transpose(0, 1)
-                np.testing.assert_allclose(out[start:end], expected, atol=1e-2)

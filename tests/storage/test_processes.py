@@ -119,7 +119,7 @@ def test_transformers_is_imported_in_one_way() -> None:
 
 
 def switches() -> tuple[Any, ...]:
-    logging = huggingface.imported("logging", "transformers.utils")
+    logging = huggingface.import_from("logging", "transformers.utils")
     return logging.get_verbosity(), logging.is_progress_bar_enabled(), torch.get_default_dtype(), processes.umask()
 
 
@@ -127,7 +127,7 @@ def test_overlapping_calls_leave_logging_as_it_was() -> None:
     before = switches()
 
     def one(seconds: float) -> None:
-        with huggingface.quiet():
+        with huggingface.silence():
             time.sleep(seconds)
 
     together(lambda: one(0.04), lambda: one(0.08))

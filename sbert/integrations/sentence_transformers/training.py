@@ -10,7 +10,7 @@ from enum import Enum
 from types import SimpleNamespace
 from typing import Any
 
-from sbert.backends.huggingface import imported
+from sbert.backends.huggingface import import_from
 from sbert.inputs.arguments import nearest_argument, warn
 from sbert.integrations.sentence_transformers.evaluation import SequentialEvaluator
 from sbert.integrations.sentence_transformers.forms import Form, absent
@@ -72,7 +72,7 @@ class SentenceTransformerTrainingArguments(SimpleNamespace):
     """
 
     def __init__(self, output_dir: str | os.PathLike[str] | None = None, **options: Any) -> None:
-        theirs = fields(imported("TrainingArguments"))
+        theirs = fields(import_from("TrainingArguments"))
         known = {field.name: field.default for field in theirs if field.default is not MISSING}
         known.update(_DEFAULTS)
         options = {name: getattr(value, "value", value) for name, value in options.items()}

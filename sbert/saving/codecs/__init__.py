@@ -6,7 +6,7 @@ from pathlib import Path
 
 from torch import nn
 
-from sbert.modules.registry import registered
+from sbert.modules.registry import REGISTERED
 from sbert.saving.codecs import layers, transformer, word_embeddings
 from sbert.saving.codecs.codec import Arguments, Codec, ReadOptions, user_codec
 from sbert.saving.format import OURS, THEIRS
@@ -39,11 +39,11 @@ def find_class(name: str, path: Path) -> type[nn.Module]:
         ValueError: If the class is neither built in nor registered.
     """
     short, is_ours = name.rpartition(".")[2], name.startswith(OURS)
-    if is_ours and short in registered():
-        return registered()[short]
+    if is_ours and short in REGISTERED:
+        return REGISTERED[short]
     if short in _BY_NAME and (is_ours or name.startswith(THEIRS)):
         return _BY_NAME[short]
     remedy = f"import the code that defines {short}, with @register_module before its class"
-    known = ", ".join(sorted({*_BY_NAME, *registered()}))
+    known = ", ".join(sorted({*_BY_NAME, *REGISTERED}))
     reason = f"names the module type {name!r}, which is not one of {known}"
     raise UnreadableError(path, reason, remedy if is_ours else "use another model")

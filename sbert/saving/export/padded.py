@@ -51,7 +51,7 @@ class PaddedEncoder(nn.Module):
     def __init__(self, model: Any) -> None:
         super().__init__()
         transformer, pooling, *rest = list[Any](model)
-        self.network: Any = huggingface.merged(transformer.materialize())
+        self.network: Any = huggingface.merge_adapters(transformer.materialize())
         self.network.set_attn_implementation("eager")
         self.modes: tuple[str, ...] = pooling.modes
         steps = [UnitLength() if type(module) is Normalize else module for module in rest]
