@@ -1,7 +1,10 @@
-"""Which texts form a batch."""
+"""Which texts form a batch; and batches that are prepared while others are in use."""
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Generator, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import numpy as np
@@ -92,3 +95,16 @@ def unique(texts: list[Item]) -> tuple[list[Item], Rows, Rows]:
     highest = np.maximum.accumulate(inverse)
     first = np.flatnonzero(np.diff(highest, prepend=-1))  # A new text has the next index.
     return list(index), first, inverse
+
+
+def prefetch(items: Iterable[Item], depth: int = 1) -> Generator[Item, None, None]:
+    """The same items; the next ``depth`` of them are computed in a thread while the current one is in use."""
+    source, end = iter(items), object()
+    with ThreadPoolExecutor(1, "sbert-prefetch") as pool:
+        coming = deque(pool.submit(next, source, end) for _ in range(depth))
+        try:
+            while (item := coming.popleft().result()) is not end:
+                coming.append(pool.submit(next, source, end))
+                yield item  # type: ignore[misc]
+        finally:
+            pool.shutdown(cancel_futures=True)

@@ -23,10 +23,10 @@ from sbert.batch import Ragged, TokenBatch, TokenEmbeddings, start_to_host
 from sbert.functional import directions, truncate
 from sbert.inputs.arguments import check_choice, check_count
 from sbert.inputs.devices import default_batch_tokens, default_windows, inference_dtype, leave_float16
-from sbert.pipeline.batching import Rows, plan, unique, windows
+from sbert.pipeline.batching import Rows, plan, prefetch, unique, windows
 from sbert.pipeline.progress import UNKNOWN_LEAST, Report, check_finite, not_finite
 from sbert.pipeline.quantization import check_coding, quantize
-from sbert.pipeline.run import RowsOfTensor, TextTooLargeError, memory_limit, prefetch, run
+from sbert.pipeline.run import RowsOfTensor, TextTooLargeError, memory_limit, run
 from sbert.pipeline.tokenize import Tokens, tokenize
 from sbert.storage.files import is_out_of_memory, one_line
 from sbert.storage.processes import in_child

@@ -1,11 +1,9 @@
-"""Run batches through a model: within memory, tokenized ahead, and back to the order of the texts."""
+"""Run batches through a model: within memory, and back to the order of the texts."""
 
 from __future__ import annotations
 
 import math
-from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,7 +16,6 @@ from sbert.pipeline.tokenize import Tokens
 from sbert.storage.files import is_out_of_memory
 
 Output = TypeVar("Output")
-Item = TypeVar("Item")
 # Batches of the largest size that have to fit before twice that size is tried again; each refusal doubles the number.
 _PATIENCE, _MOST_PATIENCE = 16, 1024
 # Elements collected on a GPU before they are copied to the host: one large copy is cheaper than many waits.
@@ -52,19 +49,6 @@ def memory_limit(model: Any, device: torch.device) -> MemoryLimit:
     """What is known about the memory beside a model on a device, for all its calls."""
     limits: dict[torch.device, MemoryLimit] = model._memory_limits
     return limits.setdefault(device, MemoryLimit())
-
-
-def prefetch(items: Iterable[Item], depth: int = 1) -> Generator[Item, None, None]:
-    """The same items; the next ``depth`` of them are computed in a thread while the current one is in use."""
-    source, end = iter(items), object()
-    with ThreadPoolExecutor(1, "sbert-prefetch") as pool:
-        coming = deque(pool.submit(next, source, end) for _ in range(depth))
-        try:
-            while (item := coming.popleft().result()) is not end:
-                coming.append(pool.submit(next, source, end))
-                yield item  # type: ignore[misc]
-        finally:
-            pool.shutdown(cancel_futures=True)
 
 
 def run(

@@ -13,9 +13,9 @@ import torch
 from sbert import SentenceEncoder, TokenBatch
 from sbert.backends.fused import Fused
 from sbert.inputs.devices import inference_dtype
+from sbert.pipeline.batching import prefetch
 from sbert.pipeline.encode import Encoding
 from sbert.pipeline.progress import Report
-from sbert.pipeline.run import prefetch
 from tests.backends.test_families import build
 
 

@@ -23,8 +23,8 @@ from sbert.distributed.buckets import GradientBuckets, sort_unused_first
 from sbert.distributed.ranks import Ranks
 from sbert.evaluation.evaluator import Evaluate
 from sbert.inputs.arguments import warn
+from sbert.pipeline.batching import prefetch
 from sbert.pipeline.encode import evaluating
-from sbert.pipeline.run import prefetch
 from sbert.training.backward import backward, get_random_state, set_random_state
 from sbert.training.callbacks import Callback, Progress, read_states, restore_states
 from sbert.training.config import TrainingConfig
