@@ -11,7 +11,7 @@ import torch
 
 from sbert import CrossEncoder, Dense, Normalize, Pooling, SentenceEncoder, Transformer, WordEmbeddings
 from sbert.pipeline.quantization import calibrate
-from sbert.search import Index, semantic_search
+from sbert.search import BM25, Index, semantic_search
 from tests import pairs, small
 
 TEXTS = ["a small boat", "lake", "", "snow \u2603 \u6587 zzz", "[UNK] [MASK]"]
@@ -72,6 +72,16 @@ def _index(backend: str, **options: Any) -> FileFormat:
     return FileFormat(write, read, True, "numpy" if backend == "exact" else backend)
 
 
+def _write_bm25(folder: Path) -> None:
+    bm25 = BM25()
+    bm25.add(TEXTS, ["a", "b", "c", "d", "e"])
+    bm25.save(folder)
+
+
+def _read_bm25(folder: Path) -> bytes:
+    return repr(BM25.load(folder).search(TEXTS, 5)).encode()
+
+
 def _write_array(folder: Path) -> None:
     np.save(folder / "vectors.npy", CORPUS)
 
@@ -85,6 +95,7 @@ FORMATS: dict[str, FileFormat] = {
     "word vectors": FileFormat(_write_words, _read_encoder),
     "cross-encoder": FileFormat(_write_cross_encoder, _read_cross_encoder),
     "index": _index("exact", precision="int8", ranges=calibrate(CORPUS)),
+    "bm25": FileFormat(_write_bm25, _read_bm25, True),
     "usearch": _index("usearch"),
     "faiss": _index("faiss"),
     "npy": FileFormat(_write_array, _read_array),

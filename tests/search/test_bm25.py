@@ -150,21 +150,6 @@ def test_words() -> None:
     assert list(terms_of(["Kissat nukkuvat"], "finnish")) == [["kis", "nukkuv"]]  # Without a list of stop words.
 
 
-def test_damage_is_noticed(tmp_path: Path) -> None:
-    lexical = BM25()
-    lexical.add(["a b", "b"])
-    lexical.save(tmp_path / "lexical")
-    for name in ("tokens.npy", "lengths.npy", "terms.json", "ids.json"):
-        path = tmp_path / "lexical" / name
-        whole = path.read_bytes()
-        for damaged in (whole[:-1], whole[:-1] + b"x"):
-            path.write_bytes(damaged)
-            with pytest.raises(ValueError, match=rf"{name} (has \d+ bytes of \d+|is not what was saved)"):
-                BM25.load(tmp_path / "lexical")
-        path.write_bytes(whole)
-    assert len(BM25.load(tmp_path / "lexical")) == 2
-
-
 def test_threads_compute_the_scores_once(monkeypatch: pytest.MonkeyPatch) -> None:
     lexical, calls = BM25(language="english"), []
     lexical.add(TEXTS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -170,29 +169,6 @@ def test_the_callers_memory_is_not_the_index() -> None:
     np.testing.assert_array_equal(index.search(vectors(1, seed=1)).scores, expected)
 
 
-@pytest.mark.parametrize(
-    ("name", "damage", "message"),
-    [
-        ("vectors.npy", lambda whole: whole[:-1], r"vectors\.npy has \d+ bytes of \d+"),
-        ("vectors.npy", lambda whole: whole[:-1] + b"x", r"vectors\.npy is not what was saved"),
-        ("vectors.npy", None, r"vectors\.npy has None bytes"),
-        ("ids.json", lambda whole: whole[::-1], r"ids\.json is not what was saved"),
-        ("index.json", lambda whole: whole[:-9], r"index\.json cannot be read as JSON"),
-        ("index.json", lambda whole: b"{}", r"index\.json is not of format"),
-        ("index.json", lambda whole: whole.replace(b"cosine", b"manhattan"), r"index\.json is not what was saved"),
-        ("index.json", None, r"has no index\.json"),
-    ],
-)
-def test_a_damaged_folder_is_refused(tmp_path: Path, name: str, damage: Any, message: str) -> None:
-    index = Index()
-    index.add(vectors(3))
-    index.save(tmp_path / "index")
-    path = tmp_path / "index" / name
-    path.unlink() if damage is None else path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(ValueError, match=message):
-        Index.load(tmp_path / "index")
-
-
 def test_nothing_of_others_is_taken_away(tmp_path: Path) -> None:
     index = Index()
     index.add(vectors(3), ["a", "b", "\udcff"])
@@ -214,10 +190,3 @@ def test_nothing_of_others_is_taken_away(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="is a file"):
         index.save(tmp_path / "mod" / "modules.json")
     assert "\udcff" in Index.load(tmp_path / "index")
-
-
-def test_blocks_stay_few() -> None:
-    index = Index()
-    for row in vectors(300):
-        index.add(row)
-    assert len(index._blocks) <= 9

@@ -13,12 +13,12 @@ from sbert.search import Pairs, most_similar_pair, paraphrase_mining
 from sbert.search.exact import mining, scores
 from tests.contract.evaluators import Meanings
 from tests.memory import grown
-from tests.search.test_semantic_search import scored
+from tests.search.test_semantic_search import score
 
 
 def every(vectors: np.ndarray, similarity: str = "cosine", limit: int | None = None) -> Pairs:
     """All pairs in order; with a limit, those in which one row is among the nearest neighbours of the other."""
-    all_scores = scored(vectors, vectors, similarity)
+    all_scores = score(vectors, vectors, similarity)
     first, second = np.triu_indices(len(vectors), 1)
     order = np.lexsort((second, first, -all_scores[first, second]))
     first, second = first[order], second[order]

@@ -28,7 +28,7 @@ def _dtype(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(exact_scores, "product_dtype", lambda device: request.param)
 
 
-def scored(queries: np.ndarray, vectors: np.ndarray, similarity: str) -> np.ndarray:
+def score(queries: np.ndarray, vectors: np.ndarray, similarity: str) -> np.ndarray:
     """Every score, as it is defined: in float64, rounded to float32."""
     q, c = queries.astype(np.float64)[:, None], vectors.astype(np.float64)[None]
     if similarity == "euclidean":
@@ -43,7 +43,7 @@ def scored(queries: np.ndarray, vectors: np.ndarray, similarity: str) -> np.ndar
 
 
 def whole(queries: np.ndarray, vectors: np.ndarray, k: int, similarity: str = "cosine") -> Hits:
-    scores = scored(queries, vectors, similarity)
+    scores = score(queries, vectors, similarity)
     order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
     return Hits(np.take_along_axis(scores, order, 1), order)
 
@@ -173,7 +173,7 @@ def test_a_pair_has_one_score_however_it_is_compared(similarity: str, exact: boo
 def test_pairs_above_a_limit(limit: float) -> None:
     """Where there are so many that all are compared, and where there are few."""
     vectors = np.random.default_rng(0).normal(size=(640, 12)).astype(np.float32)
-    expected = scored(vectors[:40], vectors, "cosine")
+    expected = score(vectors[:40], vectors, "cosine")
     prefilter = Prefilter(prepare(torch.from_numpy(vectors[:40]), "queries", "cosine"))
     scores, *pairs = scores_above(prefilter, prepare(torch.from_numpy(vectors), "corpus", "cosine"), limit)
     of, at = (expected > np.float32(limit)).nonzero()
