@@ -102,22 +102,18 @@ def test_what_is_empty_or_does_not_fit(tmp_path: Path) -> None:
         assert each.search("a").scores.tolist() == [[0, 0]]
         each.add("One text.")
         assert each.search("text", 1).ids.tolist() == [[2]]
-        for wrong, ids, error, message in (
-            (["a", 5], None, TypeError, r"texts\[1\] is of type int"),
-            ({"text": ["a"]}, None, TypeError, "texts is a dict"),
-            (["a", "b"], [7], ValueError, "1 ids and 2 texts were given; pass one id for each"),
-            (["a"], [2], ValueError, r"ids\[0\]=2 is in the index already"),
-            (["a"], ["x"], TypeError, "pass one type of ids"),
+        for method, given, error, message in (
+            (each.add, (["a", 5],), TypeError, r"texts\[1\] is of type int"),
+            (each.add, ({"text": ["a"]},), TypeError, "texts is a dict"),
+            (each.add, (["a", "b"], [7]), ValueError, "1 ids and 2 texts were given; pass one id for each"),
+            (each.add, (["a"], [2]), ValueError, r"ids\[0\]=2 is in the index already"),
+            (each.search, ([5],), TypeError, r"queries\[0\] is of type int"),
+            (each.search, ("a", 0), ValueError, "top_k=0"),
+            (each.remove, ([0, 9],), KeyError, "9 is not an id of the index; nothing was removed"),
         ):
             with pytest.raises(error, match=message):
-                each.add(wrong, ids)
+                method(*given)
             assert len(each) == 3
-        with pytest.raises(TypeError, match=r"queries\[0\] is of type int"):
-            each.search([5])  # type: ignore[list-item]
-        with pytest.raises(ValueError, match="top_k=0"):
-            each.search("a", 0)
-        with pytest.raises(KeyError, match="9 is not an id of the index; nothing was removed"):
-            each.remove([0, 9])
         each.remove([])
         each.remove([0, 1, 2])
         assert (len(each), each._numbers, each.search("text").ids.shape) == (0, {}, (1, 0))
