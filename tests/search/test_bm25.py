@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import sys
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -144,14 +143,3 @@ def test_words() -> None:
     assert list(terms_of(["The cats' cat is cat"], "english")) == [["cat"] * 3]
     assert list(terms_of(["Die Katzen"], "german")) == [["katz"]]
     assert list(terms_of(["Kissat nukkuvat"], "finnish")) == [["kis", "nukkuv"]]  # Without a list of stop words.
-
-
-def test_threads_compute_the_scores_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    lexical, calls = BM25(language="english"), []
-    lexical.add(TEXTS)
-    real = BM25._build
-    monkeypatch.setattr(BM25, "_build", lambda self: calls.append(1) or real(self))
-    with ThreadPoolExecutor(4) as threads:
-        found = list(threads.map(lambda _: lexical.search(QUERIES).scores.tolist(), range(8)))
-    assert calls == [1]
-    assert found == found[:1] * 8

@@ -17,7 +17,7 @@ from sbert.functional import SIMILARITIES
 from sbert.pipeline.quantization import calibrate, dequantize, quantize
 from sbert.search import Hits, semantic_search
 from sbert.search.exact import scores as exact_scores
-from sbert.search.exact.scores import Prefilter, all_scores, pair_scores, prepare, scores_above
+from sbert.search.exact.scores import Prefilter, all_scores, prepare
 from tests.memory import grown
 
 blocks: Any = sys.modules["sbert.search.exact.semantic_search"]
@@ -145,33 +145,6 @@ def test_many_equal_rows_come_in_order() -> None:
     assert (nothing.indices.tolist(), nothing.scores.tolist()) == ([[0, 1]], [[0, 0]])
 
 
-@pytest.mark.parametrize("exact", [False, True])
-@pytest.mark.parametrize("similarity", SIMILARITIES)
-def test_a_pair_has_one_score_however_it_is_compared(similarity: str, exact: bool) -> None:
-    """Alone, among few or many, or with all others."""
-    rng = np.random.default_rng(0)
-    vectors = torch.from_numpy(rng.normal(size=(100, 20)).astype(np.float32))
-    rows, queries = prepare(vectors, "corpus", similarity, exact=exact), prepare(vectors[:30], "queries", similarity)
-    expected = all_scores(queries, rows)
-    for count in (1, 200, 700):
-        at, of = torch.from_numpy(rng.integers(0, 100, count)), torch.from_numpy(rng.integers(0, 30, count))
-        assert torch.equal(pair_scores(queries, rows, at, of), expected[of, at])
-
-
-@pytest.mark.usefixtures("_dtype")
-@pytest.mark.parametrize("limit", [-0.9, 0.1, 0.8])
-def test_pairs_above_a_limit(limit: float) -> None:
-    """Where there are so many that all are compared, and where there are few."""
-    vectors = np.random.default_rng(0).normal(size=(640, 12)).astype(np.float32)
-    expected = score(vectors[:40], vectors, "cosine")
-    prefilter = Prefilter(prepare(torch.from_numpy(vectors[:40]), "queries", "cosine"))
-    scores, *pairs = scores_above(prefilter, prepare(torch.from_numpy(vectors), "corpus", "cosine"), limit)
-    of, at = (expected > np.float32(limit)).nonzero()
-    order = np.lexsort(tuple(pairs))
-    np.testing.assert_array_equal(np.stack(pairs)[:, order], [at, of])
-    np.testing.assert_array_equal(scores[order], expected[of, at])
-
-
 def forms(vectors: np.ndarray, folder: Path) -> Iterator[Any]:
     path, view = folder / "vectors.npy", vectors.view()
     view.flags.writeable = False
@@ -277,10 +250,8 @@ def test_rescoring_is_the_order_of_the_finer_codes() -> None:
 
 
 def test_rescoring_gives_the_scores_of_the_search() -> None:
-    """Of queries in float64, too."""
-    rng = np.random.default_rng(0)
-    queries, vectors = rng.normal(size=(50, 8)), rng.normal(size=(500, 8)).astype(np.float32)
-    equal(semantic_search(queries, vectors, 3, rescore=vectors), whole(queries, vectors, 3))
+    queries, vectors = (np.random.default_rng(seed).normal(size=(50 * seed, 8)) for seed in (1, 9))
+    equal(semantic_search(queries, vectors, 3, rescore=vectors), whole(queries, vectors, 3))  # In float64, too.
 
 
 def recall(hits: Hits, expected: Hits) -> float:

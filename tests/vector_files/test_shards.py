@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-import os
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +16,8 @@ import pytest
 
 from sbert import SentenceEncoder
 from sbert.data import Texts
-from sbert.vector_files import VectorFiles, merge, reader, status
-from tests.vector_files.samples import ROWS, TEXTS, contents, encode, stopped
+from sbert.vector_files import VectorFiles, merge, status
+from tests.vector_files.samples import ROWS, TEXTS, contents, encode, stop
 
 
 @pytest.mark.parametrize("name", ["v.npy", "v.parquet", "folder/"])
@@ -43,7 +48,6 @@ def test_finished_shards_are_kept(words: SentenceEncoder, tmp_path: Path, monkey
     encode(words, out, shard=(0, 2))
     times = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
     monkeypatch.setattr("sbert.pipeline.encode.Encoding.each", lambda *_: pytest.fail("encoded again"))
-    monkeypatch.setattr("sbert.pipeline.encode.Encoding.vectors", lambda *_: np.zeros((0, 6)))
     assert encode(words, out, shard=(np.int64(0), 2)).shape == (43, 6)
     assert {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == times
     with pytest.raises(ValueError, match="was written from other texts"):
@@ -58,33 +62,31 @@ def test_what_merge_refuses(words: SentenceEncoder, tmp_path: Path) -> None:
         encode(words, out, shard=(index, 3))
     with pytest.raises(FileNotFoundError, match=r"1 of 3 shards are missing or not finished: v-00001-of-00003\.npy"):
         merge(out)
-    stopped(words, out, 49, shard=(1, 3))
+    stop(words, out, 49, shard=(1, 3))
     assert [(part.state, part.rows) for part in status(out)] == [("done", 32), ("stopped", 16), ("done", 24)]
     encode(words, out, shard=(1, 3))
     whole = contents(tmp_path)
     assert "json" not in " ".join(whole)  # Else a later call would read a folder's manifests as texts.
 
-    def refused(message: str) -> None:
+    def flip(name: str) -> None:
+        middle = len(whole[name]) // 2
+        (tmp_path / name).write_bytes(
+            whole[name][:middle] + bytes([whole[name][middle] ^ 4]) + whole[name][middle + 1 :]
+        )
+
+    for change, message in (
+        (lambda: encode(words, out, [*TEXTS, "sea"], shard=(1, 3), resume=False), "was written from other texts"),
+        (lambda: encode(words, out, shard=(2, 3), resume=False, prompt="red "), "was written with prompt='red '"),
+        *((partial(flip, name), "is damaged|missing or damaged") for name in whole),
+        (lambda: shutil.copy(tmp_path / "v-00002-of-00003.npy", tmp_path / "v-00001-of-00003.npy"), "missing or dama"),
+        (lambda: (tmp_path / "v-00001-of-00004.npy").touch(), "files of 3 shards and 4 shards"),
+    ):
+        change()
         with pytest.raises(ValueError, match=message):
             merge(out)
         assert not out.exists()
         for name, content in whole.items():
             (tmp_path / name).write_bytes(content)
-
-    encode(words, out, [*TEXTS, "sea"], shard=(1, 3), resume=False)
-    refused("was written from other texts")
-    encode(words, out, shard=(2, 3), resume=False, normalize_embeddings=True)
-    refused("was written with normalize=True")
-    for name in whole:
-        damaged = bytearray(whole[name])
-        damaged[len(damaged) // 2] ^= 4
-        (tmp_path / name).write_bytes(damaged)
-        refused("is damaged|missing or damaged")
-    os.replace(tmp_path / "v-00001-of-00003.npy", tmp_path / "spare")
-    os.link(tmp_path / "v-00002-of-00003.npy", tmp_path / "v-00001-of-00003.npy")
-    refused("missing or damaged")
-    (tmp_path / "v-00001-of-00004.npy").touch()
-    refused("files of 3 shards and 4 shards")
 
 
 def test_a_folder_of_files(words: SentenceEncoder, tmp_path: Path) -> None:
@@ -101,7 +103,7 @@ def test_a_folder_of_files(words: SentenceEncoder, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no room for the columns"):
         encode(words, out, Texts.of(TEXTS, id=range(ROWS)))
     encode(words, out, resume=False)
-    stopped(words, tmp_path / "folder", 45, resume=False)
+    stop(words, tmp_path / "folder", 45, resume=False)
     assert [part.state for part in status(out)] == ["done", "missing"]
     assert encode(words, out).rows == [32, 32, 19]  # It goes on without resume=False.
 
@@ -130,12 +132,21 @@ def test_links(words: SentenceEncoder, tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.load(tmp_path / "l.npy"), words.encode(TEXTS))
 
 
-def test_very_long_texts_end_windows(words: SentenceEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "_PIECE_CHARACTERS", 40)
-    monkeypatch.setattr(reader, "_WINDOW_CHARACTERS", 60)
-    sizes = [len(window.texts) for window in reader.Reader(TEXTS, 16).windows()]
-    assert sum(sizes) == ROWS
-    assert max(sizes) < 12
-    for index in range(3):
-        encode(words, tmp_path / "v.npy", shard=(index, 3))
-    np.testing.assert_array_equal(np.load(merge(tmp_path / "v.npy")), words.encode(TEXTS))
+# Only the shell's own processes show that commands as those of the guide go together.
+@pytest.mark.slow
+def test_a_shard_that_is_killed_in_a_shell(words: SentenceEncoder, tmp_path: Path) -> None:
+    lines = [f"{text} {'fox ' * (row % 7)}" for row, text in enumerate(TEXTS * 200)]
+    (tmp_path / "texts.txt").write_text("\n".join(lines))
+    words.save(tmp_path / "model")
+    program = [sys.executable, "-W", "ignore", "-m", "sbert"]
+    encode_shard = [*program, *"encode model texts.txt -o v.npy --quiet --device cpu --shard {}/3".split()]
+    with subprocess.Popen([word.replace("{}", "1") for word in encode_shard], cwd=tmp_path) as child:
+        while not list(tmp_path.glob("*.partial")) and child.poll() is None:
+            time.sleep(0.001)
+        child.kill()
+    assert [part.state for part in status(tmp_path / "v.npy")] == ["missing", "stopped", "missing"]
+    script = f"seq 0 2 | xargs -P 2 -I{{}} {shlex.join(encode_shard)} && {shlex.join([*program, 'merge', 'v.npy'])}"
+    done = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"v.npy: {len(lines)} vectors\n", "")
+    np.testing.assert_allclose(np.load(tmp_path / "v.npy"), words.encode(lines), atol=1e-6)
+    assert not list(tmp_path.glob("*.partial"))
