@@ -111,8 +111,8 @@ from sbert.search.exact.mining import Pair, Pairs, most_similar_pair, paraphrase
 from sbert.search.exact.scores import Hits
 from sbert.search.exact.semantic_search import semantic_search
 from sbert.search.index.bm25 import BM25
-from sbert.search.index.fusion import fuse
-from sbert.search.index.hybrid_index import HybridIndex, Result
+from sbert.search.index.fusion import Result, fuse
+from sbert.search.index.hybrid_index import HybridIndex
 from sbert.search.index.index import Index, IndexHits
 from sbert.search.late_interaction import LateInteraction
 

@@ -41,52 +41,48 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hybrid_index, "digest_of_model", lambda model: model[0].__class__.__name__)
 
 
-def plain(model: SentenceEncoder, texts: list[str], names: Any, by: str, language: str | None = None) -> IndexHits:
+def search_parts(model: SentenceEncoder, texts: list[str], names: Any, language: str | None) -> dict[str, IndexHits]:
     """What the parts of the index find together."""
     index, lexical = Index(), BM25(language=language)
     index.add(model.encode_document(texts), names)
     lexical.add(texts, names)
     by_terms, dense = lexical.search(QUERIES, 1000), index.search(model.encode_query(QUERIES), 1000)
     both = fuse(by_terms, dense, top_k=1000, method="weighted", weights=[0.6, 0.4])
-    return {"lexical": by_terms, "dense": dense, "hybrid": both}[by]
+    return {"lexical": by_terms, "dense": dense, "hybrid": both}
 
 
-def compare(index: HybridIndex, expected: IndexHits, by: str, where: Any = None, allowed: Any = None) -> None:
+def compare(index: HybridIndex, expected: dict[str, IndexHits], where: Any = None, allowed: Any = None) -> None:
     """The results are the best of ``expected`` that are allowed."""
-    for row, scores, ids in zip(index.search(QUERIES, 7, by=by, where=where), *expected, strict=True):
-        wanted = [
-            (name, score)
-            for name, score in zip(ids.tolist(), scores.tolist(), strict=True)
-            if (allowed is None or name in allowed) and (score or by != "lexical")
-        ]
-        assert [(each.id, each.score) for each in row] == wanted[:7]
+    for by, hits in expected.items():
+        for row, scores, ids in zip(index.search(QUERIES, 7, by=by, where=where), *hits, strict=True):
+            pairs = [pair for pair in zip(ids.tolist(), scores.tolist(), strict=True) if pair[1] or by != "lexical"]
+            wanted = [(name, score) for name, score in pairs if allowed is None or name in allowed]
+            assert [(each.id, each.score) for each in row] == wanted[:7]
 
 
 @pytest.mark.parametrize("strings", [False, True])
 def test_search_is_that_of_its_parts(model: SentenceEncoder, strings: bool, tmp_path: Path) -> None:
     """However documents were added, updated and removed, by this index or another one of the same folder."""
     names: list[Any] = [f"d{row}\0" for row in range(120)] if strings else list(range(120))
-    index = HybridIndex(model, tmp_path / "new" / "index", language="english")
-    other = HybridIndex(model, tmp_path / "new" / "index")
-    low = 0
+    folder, low = tmp_path / "new" / "index", 0
+    index, other = HybridIndex(model, folder, language="english"), HybridIndex(model, folder)
     for writer, size in ((index, 1), (other, 0), (other, 60), (index, 59)):
         part = slice(low, low + size)
         writer.add(TEXTS[part], names[part] if strings else None, METADATA[part])
         low += size
         other.search("a query")  # Follows every change.
+    expected = search_parts(model, TEXTS, names, "english")
     for each in (index, other):
-        for by in ("lexical", "dense", "hybrid"):
-            compare(each, plain(model, TEXTS, names, by, "english"), by)
+        compare(each, expected)
     index.remove(names[10:40])
     other.update(["a new text", "moon"], [names[3], names[2]])
     assert other.search("a new text", 1)[0][0].metadata == METADATA[3]
     texts = [*TEXTS[:2], *TEXTS[4:10], *TEXTS[40:], "a new text", "moon"]
-    kept = [*names[:2], *names[4:10], *names[40:], names[3], names[2]]
-    again = HybridIndex(model, str(tmp_path / "new" / "index"), language="english")
+    remaining = [*names[:2], *names[4:10], *names[40:], names[3], names[2]]
+    again, expected = HybridIndex(model, str(folder)), search_parts(model, texts, remaining, "english")
     for each in (index, other, again):
         assert (len(each), names[2] in each, names[10] in each, True in each) == (90, True, False, False)
-        for by in ("lexical", "dense", "hybrid"):
-            compare(each, plain(model, texts, kept, by, "english"), by)
+        compare(each, expected)
     again.remove(names[40:])
     if not strings:
         again.add("one more")
@@ -96,8 +92,8 @@ def test_search_is_that_of_its_parts(model: SentenceEncoder, strings: bool, tmp_
 def test_filters(model: SentenceEncoder) -> None:
     index = HybridIndex(model)
     index.add(TEXTS, metadata=METADATA)
-    expected = plain(model, TEXTS, None, "dense")
-    words = plain(model, TEXTS, None, "lexical")
+    expected = search_parts(model, TEXTS, None, None)
+    del expected["hybrid"]  # It fuses others after a filter.
     for where, test in (
         ({"year": 2003}, lambda own: own["year"] == 2003),
         ({"year": {2001, 2002, "x"}, "tags": ["a"]}, lambda own: own["year"] in (2001, 2002) and own["tags"] == ["a"]),
@@ -108,8 +104,7 @@ def test_filters(model: SentenceEncoder) -> None:
         ({}, lambda own: True),
     ):
         allowed = {row for row, own in enumerate(METADATA) if test(own)}
-        compare(index, expected, "dense", where, allowed)
-        compare(index, words, "lexical", where, allowed)
+        compare(index, expected, where, allowed)
         found = index.search(QUERIES, 200, where=where)
         assert {result.id for row in found for result in row} == allowed
         assert all(result.metadata == METADATA[result.id] for row in found for result in row)
@@ -129,26 +124,16 @@ def test_passages(model: SentenceEncoder) -> None:
     index.add(texts[4:], chunk=16)
     chunks = [*split(model, texts, 16), (7, 0, 0), (8, 0, 3)]
     assert len(chunks) > 12
-    scores = model.similarity(
-        model.encode_query(QUERIES), model.encode_document([texts[row][a:b] for row, a, b in chunks])
-    )
-    expected = np.array(
-        [[max(s for s, c in zip(own, chunks, strict=True) if c[0] == row) for row in range(9)] for own in scores]
-    )
-    means = np.array(
-        [[np.mean([s for s, c in zip(own, chunks, strict=True) if c[0] == row]) for row in range(9)] for own in scores]
-    )
-    for own, row_means in zip(index.search(QUERIES, 9, by="dense", passages="mean"), means, strict=True):
-        np.testing.assert_allclose([each.score for each in own], [row_means[each.id] for each in own], atol=1e-6)
-        np.testing.assert_allclose([each.score for each in own], -np.sort(-row_means), atol=1e-6)
-    for k in (1, 3, 20):
-        found = index.search(QUERIES, k, by="dense")
-        for own, row_scores, passage_scores in zip(found, expected, scores, strict=True):
-            np.testing.assert_allclose([each.score for each in own], -np.sort(-row_scores)[:k], atol=1e-6)
-            np.testing.assert_allclose([row_scores[each.id] for each in own], [each.score for each in own], atol=1e-6)
+    passages = model.encode_document([texts[row][a:b] for row, a, b in chunks])
+    for k, name, reduce in ((1, "best", max), (3, "best", max), (20, "best", max), (5, "mean", np.mean)):
+        scores = model.similarity(model.encode_query(QUERIES), passages)
+        for own, row in zip(index.search(QUERIES, k, by="dense", passages=name), scores, strict=True):
+            of = [[pair for pair in zip(row, chunks, strict=True) if pair[1][0] == number] for number in range(9)]
+            wanted = np.array([reduce([score for score, _ in pairs]) for pairs in of])
+            np.testing.assert_allclose([each.score for each in own], -np.sort(-wanted)[:k], atol=1e-6)
+            np.testing.assert_allclose([wanted[each.id] for each in own], [each.score for each in own], atol=1e-6)
             for each in own:
-                best = max((s, c) for s, c in zip(passage_scores, chunks, strict=True) if c[0] == each.id)[1]
-                assert (each.start, each.end) == best[1:]
+                assert (each.start, each.end) == max(of[each.id])[1][1:]
                 assert each.text == texts[each.id][each.start : each.end]
     [[first, *_]] = index.search(TEXTS[34], by="lexical")
     assert (first.text, first.start, first.end) == (texts[first.id], 0, len(texts[first.id]))

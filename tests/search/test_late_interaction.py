@@ -11,7 +11,6 @@ import torch
 from sbert import SentenceEncoder
 from sbert.chunking import split
 from sbert.search import HybridIndex, LateInteraction, late_interaction
-from sbert.search.index.fusion import rerank_scores
 from tests import small
 
 QUERIES = ["a small boat", "the red fox", "seven green hills before the long winter"]
@@ -78,13 +77,6 @@ def test_wrong_input(model: SentenceEncoder) -> None:
             call()
 
 
-def test_scores_that_are_equal_or_none(model: SentenceEncoder) -> None:
-    texts, first = [[], DOCUMENTS], [np.empty(0, "f4"), np.ones(5, "f4")]
-    none, equal = rerank_scores(LateInteraction(model, weight=0.3), QUERIES[:2], texts, first)
-    assert none.shape == (0,)
-    assert equal.max() == pytest.approx(0.3)
-
-
 @pytest.mark.parametrize("weight", [0.0, 0.3, 1.0])
 def test_an_index_is_reranked(model: SentenceEncoder, weight: float) -> None:
     index, late = HybridIndex(model), LateInteraction(model, weight=weight)
@@ -97,6 +89,7 @@ def test_an_index_is_reranked(model: SentenceEncoder, weight: float) -> None:
         best = np.argsort(-scores, kind="stable")[:2]
         assert [each.id for each in new] == [old[row].id for row in best]
         assert [each.score for each in new] == pytest.approx(scores[best].tolist(), abs=1e-6)
+    assert [row[0].score for row in index.search(QUERIES, 1, rerank=late, candidates=1)] == [0, 0, 0]
 
 
 def test_halves_and_prompts(tmp_path: Any) -> None:

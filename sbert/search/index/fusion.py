@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -115,6 +115,27 @@ def _shares(scores: npt.NDArray[np.float64], constant: float | None) -> npt.NDAr
 # ------------------------------------------------------------------------------------------------- reranking
 
 
+class Result(NamedTuple):
+    """A document that a search returns.
+
+    Args:
+        id: Its id.
+        score: In a lexical search, the score of BM25; in a dense one, the similarity; in a hybrid one, between 0 and
+            1; after reranking, the score of the reranker.
+        text: Its best passage; the whole document if it has only one, and in a lexical search.
+        start: Where the text begins in the document, in characters.
+        end: Where it ends.
+        metadata: What was added with it.
+    """
+
+    id: Id
+    score: float
+    text: str
+    start: int
+    end: int
+    metadata: dict[str, Any]
+
+
 class Reranker(Protocol):
     """What ``rerank=`` takes: a ``CrossEncoder``, ``LateInteraction``, or another object that scores pairs.
 
@@ -126,33 +147,28 @@ class Reranker(Protocol):
         ...
 
 
-def rerank_scores(
-    rerank: Reranker, queries: list[str], texts: list[list[str]], first: list[npt.NDArray[np.float32]]
-) -> list[npt.NDArray[np.float32]]:
-    """The scores of each query's results by a reranker, fused with those of the search if it has a weight.
+def rerank_results(rerank: Reranker, queries: list[str], results: list[list[Result]], k: int) -> list[list[Result]]:
+    """The best k results of each query by the scores of a reranker, fused with those of the search if it has a weight.
 
         score = (1 - weight) * first + weight * second
 
     where both go from 0 for the least to 1 for the greatest.
 
-    Args:
-        rerank: Gives the second scores.
-        queries: The queries.
-        texts: The results of each.
-        first: The scores of the search, (texts,) for each query.
-
     Raises:
-        ValueError: If there is not one score per pair.
+        ValueError: If there is not one score per pair of a query and a text.
     """
-    pairs = [(query, text) for query, own in zip(queries, texts, strict=True) for text in own]
+    pairs = [(query, each.text) for query, own in zip(queries, results, strict=True) for each in own]
     second = np.asarray(rerank.predict(pairs) if pairs else [], np.float32)
     if second.shape != (len(pairs),):
         raise ValueError(f"rerank gives scores of shape {second.shape} for {len(pairs)} pairs; pass one with one each")
-    parts = np.split(second, np.cumsum([len(own) for own in texts])[:-1])
-    weight = getattr(rerank, "weight", None)
-    if weight is None:
-        return parts
-    return [(1 - weight) * _scale(old) + weight * _scale(new) for old, new in zip(first, parts, strict=True)]
+    weight, ranked = getattr(rerank, "weight", None), []
+    for own, scores in zip(results, np.split(second, np.cumsum([*map(len, results)])[:-1]), strict=True):
+        if weight is not None:
+            first = _scale(np.array([each.score for each in own], np.float32))
+            scores = (1 - weight) * first + weight * _scale(scores)
+        best = np.argsort(-scores, kind="stable")[:k].tolist()
+        ranked.append([own[position]._replace(score=float(scores[position])) for position in best])
+    return ranked
 
 
 def _scale(scores: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:

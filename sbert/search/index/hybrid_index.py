@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -20,32 +20,11 @@ from sbert.inputs.texts import rows_of
 from sbert.search.index.bm25 import BM25
 from sbert.search.index.documents import DocumentRecord, Documents, as_json, checksum, metadata_json
 from sbert.search.index.files import Id, Positions
-from sbert.search.index.fusion import CANDIDATES, WEIGHTS, Reranker, fuse_checked, rerank_scores
+from sbert.search.index.fusion import CANDIDATES, WEIGHTS, Reranker, Result, fuse_checked, rerank_results
 from sbert.search.index.index import IndexHits
 from sbert.search.index.passages import Passages, Where
 from sbert.storage.processes import Lock
 from sbert.vector_files.fingerprint import digest_of_model
-
-
-class Result(NamedTuple):
-    """A document that a search returns.
-
-    Args:
-        id: Its id.
-        score: In a lexical search, the score of BM25; in a dense one, the similarity; in a hybrid one, between 0 and
-            1; after reranking, the score of the reranker.
-        text: Its best passage; the whole document if it has only one, and in a lexical search.
-        start: Where the text begins in the document, in characters.
-        end: Where it ends.
-        metadata: What was added with it.
-    """
-
-    id: Id
-    score: float
-    text: str
-    start: int
-    end: int
-    metadata: dict[str, Any]
 
 
 class HybridIndex:
@@ -302,7 +281,7 @@ class HybridIndex:
             best = fuse_checked(hits, depth, WEIGHTS) if by == "hybrid" else hits[0]
             with self._documents.transaction():
                 results = self._results(loaded, best, vectors, similarity)
-        return results if rerank is None else _rerank(rerank, asked, results, k)
+        return results if rerank is None else rerank_results(rerank, asked, results, k)
 
     def _results(
         self, loaded: Passages, hits: IndexHits, vectors: Float32 | None, similarity: str
@@ -336,17 +315,6 @@ class HybridIndex:
                 metadata = deepcopy(loaded.metadata[loaded.kinds[positions[number]]])
                 results[query].append(Result(names[number], scores[number], text[start:end], start, end, metadata))
         return results
-
-
-def _rerank(rerank: Reranker, queries: list[str], results: list[list[Result]], k: int) -> list[list[Result]]:
-    """The best k results of each query by the scores of a reranker."""
-    texts = [[each.text for each in own] for own in results]
-    first = [np.array([each.score for each in own], np.float32) for own in results]
-    ranked = []
-    for own, scores in zip(results, rerank_scores(rerank, queries, texts, first), strict=True):
-        best = np.argsort(-scores, kind="stable")[:k].tolist()
-        ranked.append([own[position]._replace(score=float(scores[position])) for position in best])
-    return ranked
 
 
 def _settings(model: SentenceEncoder) -> dict[str, Any]:
