@@ -113,9 +113,8 @@ def read_sts_year(folder: Name, scale: Scale = "auto") -> dict[str, Rows]:
             subsets[name] = _read_gold(path, path.with_name(path.name.replace("input", "gs", 1)), scale)
     if not subsets:
         tables = sorted([*Path(folder).glob("*.tsv"), *Path(folder).glob("*.tsv.gz")])
-        tables_by_name = {path.name.removesuffix(".gz").removesuffix(".tsv"): path for path in tables}
-        tables_by_name.pop("SMT", None)
-        subsets = {name: _read_scored(path, scale, drop=("",)) for name, path in tables_by_name.items()}
+        paths = {path.name.removesuffix(".gz").removesuffix(".tsv"): path for path in tables}
+        subsets = {name: _read_scored(path, scale, drop=("",)) for name, path in paths.items() if name != "SMT"}
     if not subsets:
         raise FileNotFoundError(f"{folder} has no STS.input.NAME.txt and no NAME.tsv; pass the folder of one year")
     _check_auto(folder, scale, [row for rows in subsets.values() for row in rows])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from sbert.data.formats import Name
@@ -155,37 +156,33 @@ def make_converter(classes: Sequence[str] | None, scale: tuple[float, float] | N
     if classes is not None and scale is not None:
         raise ValueError("classes= is for labels that are words, scale= for labels that are numbers; pass one of them")
     if classes is not None:
-        return _make_index_converter([to_word(word) for word in classes])
-    return _to_number if scale is None else _make_scale_converter(*scale)
+        words = [to_word(word) for word in classes]
+        if not words or len(set(words)) < len(words):
+            raise ValueError(f"classes={words}; pass one or more words, each once")
+        return partial(_to_index, {word: index for index, word in enumerate(words)})
+    if scale is None:
+        return _to_number
+    if not (all(map(math.isfinite, scale)) and scale[0] < scale[1]):
+        raise ValueError(f"scale={scale}; pass the lowest and the highest label, such as (0, 5)")
+    return partial(_to_scale, *scale)
 
 
-def _make_index_converter(words: list[str]) -> Convert:
-    if not words or len(set(words)) < len(words):
-        raise ValueError(f"classes={words}; pass one or more words, each once")
-    indices = {word: index for index, word in enumerate(words)}
-
-    def convert(where: str, value: Any) -> int:
-        if (word := to_word(value)) not in indices:
-            known = ", ".join(words)
-            raise ValueError(f"{where}: the label {value!r} is not one of the classes {known:.200}; add or drop it")
-        return indices[word]
-
-    return convert
+def _to_index(indices: Mapping[str, int], where: str, value: Any) -> int:
+    """The index of a label that is a word."""
+    if (word := to_word(value)) not in indices:
+        known = ", ".join(indices)
+        raise ValueError(f"{where}: the label {value!r} is not one of the classes {known:.200}; add or drop it")
+    return indices[word]
 
 
-def _make_scale_converter(low: float, high: float) -> Convert:
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise ValueError(f"scale={(low, high)}; pass the lowest and the highest label, such as (0, 5)")
-
-    def convert(where: str, value: Any) -> float:
-        number = _to_number(where, value)
-        if isinstance(number, list):
-            raise ValueError(f"{where}: the label is a list, which scale= does not support; leave scale= out")
-        if not low <= number <= high:
-            raise ValueError(f"{where}: the label {number} is not within scale={low:g} to {high:g}; correct one")
-        return (number - low) / (high - low)
-
-    return convert
+def _to_scale(low: float, high: float, where: str, value: Any) -> float:
+    """A label from ``low`` to ``high`` as a number from 0 to 1."""
+    number = _to_number(where, value)
+    if isinstance(number, list):
+        raise ValueError(f"{where}: the label is a list, which scale= does not support; leave scale= out")
+    if not low <= number <= high:
+        raise ValueError(f"{where}: the label {number} is not within scale={low:g} to {high:g}; correct one")
+    return (number - low) / (high - low)
 
 
 def _to_number(where: str, value: Any) -> int | float | list[float]:

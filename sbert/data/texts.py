@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sbert.data.formats import SUFFIXES, SUPPORTED, Name, choose_format, suffix_of
-from sbert.data.parquet import check_columns, count_rows, read_types
-from sbert.data.records import TEXT, Records, check_source, name_kind, read_records
+from sbert.data.records import TEXT, Records, check_columns, check_source, name_kind, open_parquet, read_records
 
 # Rows of a data set that are read at once.
 _ROWS = 1024
@@ -184,7 +183,38 @@ def _open_files(source: Any, columns: list[str] | None, file_format: str | None,
     column, once = columns[0] if columns else TEXT, "standard input" if "-" in paths else None
     if once or any(chosen != "parquet" for _, chosen in files):
         return _Source(column, read, once=once)
-    return _Source(column, read, partial(count_rows, paths), partial(read_types, paths, keep))
+    return _Source(column, read, partial(_count_rows, paths), partial(_read_types, paths, keep))
+
+
+def _read_heads(paths: Sequence[Name]) -> Iterator[tuple[Name, int, Any]]:
+    """Of each Parquet file, its path, the number of its rows, and its schema."""
+    for path in paths:
+        with open_parquet(path) as file:
+            yield path, file.metadata.num_rows, file.schema_arrow
+
+
+def _count_rows(paths: Sequence[Name]) -> int:
+    """The number of rows of several files."""
+    return sum(rows for _, rows, _ in _read_heads(paths))
+
+
+def _read_types(paths: Sequence[Name], columns: Sequence[str]) -> dict[str, Any]:
+    """The types of columns of several files that fit the values of all of them.
+
+    Raises:
+        ValueError: If a column is missing, or has types of different kinds.
+    """
+    from pyarrow import ArrowException, schema, unify_schemas
+
+    schemas = []
+    for path, _, whole in _read_heads(paths):
+        check_columns(path, columns, whole.names)
+        schemas.append(schema([whole.field(column) for column in columns]))
+    try:
+        unified = unify_schemas(schemas, promote_options="permissive")
+    except ArrowException as error:
+        raise ValueError(f"the files have different types in one column ({error}); convert them") from error
+    return dict(zip(unified.names, unified.types, strict=True))
 
 
 def _list_files(source: Any) -> Sequence[Name]:

@@ -67,7 +67,6 @@ TRIPLETS = [{"anchor": "a", "positive": 'p"', "negative": "n"}]
         (read_nli, "snli.jsonl", objects(*(dict(zip(SNLI, row, strict=True)) for row in LABELLED)), NLI),
         (read_nli, "multinli_1.0_dev.txt", lines(MULTI, *([c, "(ROOT", a, b, c] for a, b, c in LABELLED)), NLI),
         (read_nli, "kornli.tsv", lines(["sentence1", "sentence2", "gold_label"], *LABELLED), NLI),
-        (read_nli, "a.tsv.gz", lines(["Premise", "HYPOTHESIS", "label"], *LABELLED), NLI),
         (read_triplets, "a.tsv", lines(["anchor", "positive", "negative"], ["a", 'p"', "n"]), TRIPLETS),
         (read_triplets, "nli_for_simcse.csv", 'sent0,sent1,hard_neg\na,"p""",n\n', TRIPLETS),
         (read_triplets, "a.jsonl.gz", objects({"anchor": "a", "positive": 'p"', "negative": "n"}), TRIPLETS),
@@ -189,23 +188,17 @@ def test_retrieval(tmp_path: Path) -> None:
         read_retrieval(tmp_path, "train")
 
 
-def test_some_documents_have_a_title(tmp_path: Path) -> None:
+def test_retrieval_of_tables_and_titles(tmp_path: Path) -> None:
+    put(tmp_path / "corpus.tsv.gz", lines(["doc_id", "title", "author", "text"], [1, "Cats", "x", 'They "sleep.']))
+    put(tmp_path / "queries.tsv", lines(["Query ID", "Text"], [7, "Who?"]))
+    put(tmp_path / "qrels.tsv", lines(["query_id", "doc_id", "code", "grade"], [7, 1, 2, 3]))
+    assert read_retrieval(tmp_path) == ({"7": "Who?"}, {"1": 'Cats They "sleep.'}, {"7": {"1": 3}})
     titles: list[dict[str, Any]] = [{}, {"title": "Cats"}, {"title": None}]
-    put(beir(tmp_path) / "corpus.jsonl", objects(*({"_id": f"d{i}", **t, "text": "x"} for i, t in enumerate(titles))))
-    put(tmp_path / "qrels" / "test.tsv", lines(["query-id", "corpus-id", "score"], ["q1", "d1", 1]))
-    assert read_retrieval(tmp_path).corpus == {"d0": "x", "d1": "Cats x", "d2": "x"}
+    put(tmp_path / "corpus.jsonl", objects(*({"_id": str(i), **t, "text": "x"} for i, t in enumerate(titles))))
+    assert read_retrieval(tmp_path).corpus == {"0": "x", "1": "Cats x", "2": "x"}
     put(tmp_path / "corpus.jsonl", objects({"_id": "d1", "text": "x"}, {"_id": "d2", "title": "Cats"}))
     with pytest.raises(ValueError, match=r"corpus.jsonl, line 2: no key 'text'"):
         read_retrieval(tmp_path)
-
-
-def test_retrieval_of_tables(tmp_path: Path) -> None:
-    put(tmp_path / "corpus.tsv.gz", lines(["doc_id", "title", "author", "text"], [1, "Cats", "x", 'They "sleep.']))
-    put(tmp_path / "queries.tsv", lines(["query_id", "text"], [7, "Who?"]))
-    put(tmp_path / "qrels.tsv", lines(["query_id", "doc_id", "code", "grade"], [7, 1, 2, 3]))
-    assert read_retrieval(tmp_path) == ({"7": "Who?"}, {"1": 'Cats They "sleep.'}, {"7": {"1": 3}})
-    put(tmp_path / "corpus.tsv.gz", lines(["doc_id", "text"], [1, "No title."]))
-    assert read_retrieval(tmp_path).corpus == {"1": "No title."}
 
 
 HEADER = "query-id\tcorpus-id\tscore\n"

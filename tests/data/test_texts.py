@@ -10,7 +10,7 @@ import os
 import random
 import threading
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -83,7 +83,6 @@ def test_text_lines(tmp_path: Path, zipped: str, end: str, last: bool) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "column", "expected"),
     [
-        ("a.txt", "", None, []),
         ("a.txt", "\n\n", None, ["", ""]),
         ("a.jsonl", "", None, []),
         ("a.txt", "a\rb\n\r\r\nc\r", None, ["a\rb", "\r", "c\r"]),  # A carriage return within a line is text.
@@ -92,7 +91,6 @@ def test_text_lines(tmp_path: Path, zipped: str, end: str, last: bool) -> None:
         ("a.jsonl", '{"text": "a"}\n\n\n', "text", ["a"]),  # Empty lines at the end are none.
         ("a.tsv", "text\tn\na\t1\n\n\n", "text", ["a"]),
         ("A.NDJSON", '"one"\n', None, ["one"]),
-        ("a.json", '["one", "two"]', None, ["one", "two"]),
         ("a.json", '"one"\n"two"', None, ["one", "two"]),
         ("a.json", '\n [{"id": 1, "text": "one"}, {"text": "two"}]', "text", ["one", "two"]),
         ("a.json", '{"text": "one"}\n{"text": "two"}\n', "text", ["one", "two"]),  # As many call JSONL.
@@ -167,10 +165,8 @@ def test_nothing_is_read_ahead(tmp_path: Path) -> None:
         ("a.txt", b"one\ntw\xffo\n", None, r"a\.txt, line 2: not UTF-8 .*convert"),
         ("a.txt", "one\ntwo".encode("utf-16"), None, r"a\.txt, line 1: not UTF-8 .*convert"),
         ("a.xlsx", b"PK\x03\x04", None, r"a\.xlsx ends in .xlsx, which is not supported: sbert reads plain text"),
-        ("a.PDF.gz", b"%PDF", None, r"a\.PDF\.gz ends in .pdf, which is not supported"),
         ("a.dat", b"one\ntwo\0\n", None, r"a\.dat, line 2: a NUL byte; convert the text to UTF-8"),
         ("a.parquet", b"PAR1 and nothing", "text", r"a\.parquet: not a valid Parquet file"),
-        ("a.parquet", b"", "text", r"a\.parquet: not a valid Parquet file"),
         ("a.json", b'["a", "b"', None, r"a\.json, line 1: not valid JSON"),
         ("a.json", b'["a"]\n["b"]\n', None, r"line 2: not valid JSON \(Extra data at character 1\); fix or remove"),
         ("a.json", b'["a", 1]', None, r"a\.json, element 2: a number where a text is expected; put a string there"),
@@ -182,15 +178,12 @@ def test_nothing_is_read_ahead(tmp_path: Path) -> None:
         ("a.jsonl", '{"text": "one"}\n"two"', "text", r"line 2: a string, not an object with the key 'text'"),
         ("a.jsonl", '{"id": 1, "body": "one"}', "text", r"line 1: no key 'text'; the keys are id, body"),
         ("a.jsonl", '{"text": "one"}\n{"text": null}', "text", r"line 2: null where a text is expected; put a string"),
-        ("a.jsonl", '{"text": 1.5}', "text", r"line 1: a number where a text is expected"),
         ("a.tsv", "id\ttext\n1\tone\n", "body", r"a\.tsv: no columns 'body'; name one .* of id, text"),
-        ("a.tsv", "", "body", r"a\.tsv: no columns 'body'; .* of none"),
         ("a.csv", "text,text\none,two\n", "text", r"a\.csv: 2 columns 'text'; name one that occurs once"),
         ("a.tsv", "id\ttext\n1\tone\n2\n", "text", r"line 3: 1 cells where the header has 2; fix or remove"),
         ("a.csv", 'id,text\n1,"one\n2,two\n', "text", r"a\.csv, line 3: unexpected end of data; fix the quotes"),
         ("a.csv", 'id,text\n1,"a"b\n', "text", r"a\.csv, line 2: .*fix the quotes"),
         ("a.csv", "id,text\n1,one\n", None, r"a\.csv has columns; name the one"),
-        ("a.tsv", "id\ttext\n1\tone\n", None, r"a\.tsv has columns; name the one"),
         ("a.txt", "one\n", "text", r"a\.txt is plain text and has no column 'text'"),
     ],
 )
@@ -326,19 +319,6 @@ def test_datasets(tmp_path: Path) -> None:
         list(Texts(data.with_transform(dict), "body"))
     with pytest.raises(TypeError, match="source is of type DatasetDict"):
         Texts(datasets.DatasetDict(train=data))
-
-
-def test_a_data_set_is_read_as_it_is_asked_for() -> None:
-    seen = []
-
-    def generate() -> Iterator[dict[str, str]]:
-        for number in range(100_000):
-            seen.append(number)
-            yield {"body": str(number)}
-
-    texts = iter(Texts(datasets.IterableDataset.from_generator(generate), "body"))
-    assert [next(texts) for _ in range(10)] == list(map(str, range(10)))
-    assert len(seen) < 5000
 
 
 def measure_peak(source: Any) -> float:

@@ -205,16 +205,6 @@ def test_noise_is_seeded_and_the_same_for_all(folder: Path) -> None:
     assert len(batch.inputs.tokens.lengths) <= 4
 
 
-def test_a_collate_that_adds_too_little_is_named(folder: Path) -> None:
-    def loss(sentence: Tensor, *, ids: Tensor) -> Tensor:
-        return sentence.mean()
-
-    loss.collate = lambda texts, generator: (texts, {})  # type: ignore[attr-defined]
-    model = SentenceEncoder(Transformer(folder), Pooling("mean"), device="cpu")
-    with pytest.raises(ValueError, match=r"loss takes 'ids', which is missing in row_data=\[\]"):
-        Trainer(model, TEXTS, loss, TrainingConfig(steps=1)).fit(show_progress_bar=False)
-
-
 def test_collate_within_other_losses(folder: Path) -> None:
     """The wrapper passes it on; the gradient cache and deduplication change nothing."""
     model = SentenceEncoder(Transformer(folder), Pooling("cls"), device="cpu").double().eval()

@@ -94,18 +94,11 @@ def test_a_setting_is_row_data_if_the_data_has_its_column() -> None:
     data = [{**row, "temperature": 2.5} for row in rows()]
     assert Rows(data, weighted).head.row_data["temperature"].tolist() == [2.5] * 12
     assert "temperature" not in Rows(rows(), weighted).head.row_data
-    # A column that columns= takes as text is no row data.
+    # A column that columns= takes as text is row data only if the loss asks for it by name.
     taken = Rows([{"a": "x", "temperature": "y"}], lambda one, two, temperature=1: 0, columns=["a", "temperature"])
     assert (taken.head.row_data, taken.texts(0)) == ({}, ("x", "y"))
-
-
-def test_texts_arrive_as_texts_where_they_are_asked_for() -> None:
-    def loss(anchor: Tensor, positive: Tensor, *, question: list[str]) -> Tensor:
-        return anchor.sum()
-
-    data = [{"question": "a boat", "answer": "a lake"}, {"question": "a fox", "answer": "red"}]
-    taken = Rows(data, loss, columns=["question", "answer"])
-    assert (taken.texts(1), taken.head.row_data) == (("a fox", "red"), {"question": ["a boat", "a fox"]})
+    taken = Rows([{"a": "x", "b": "y"}], lambda one, two, *, a: 0, columns=["a", "b"])
+    assert (taken.head.row_data, taken.texts(0)) == ({"a": ["x"]}, ("x", "y"))
 
 
 def test_what_is_missing_is_named() -> None:
@@ -145,16 +138,17 @@ def test_pairs_for_a_cross_encoder_have_row_data() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "error", "message"),
-    [(None, TypeError, "collate returned NoneType"), (([], {}), ValueError, "0 rows for 12; return texts for each")],
+    ("result", "error", "message"),
+    [
+        (None, TypeError, "collate returned NoneType"),
+        (([], {}), ValueError, "0 rows for 12; return texts for each"),
+        (([("a",)] * 12, {}), ValueError, r"loss takes 'ids', which is missing in row_data=\[\]"),
+    ],
 )
-def test_what_collate_returns_is_checked(model: SentenceEncoder, found: Any, error: Any, message: str) -> None:
-    class Wrong(torch.nn.Module):
-        def collate(self, texts: Any, generator: Any) -> Any:
-            return found
+def test_what_collate_returns_is_checked(model: SentenceEncoder, result: Any, error: Any, message: str) -> None:
+    def loss(anchor: Tensor, *, ids: Tensor) -> Tensor:
+        return anchor.mean()
 
-        def forward(self, anchor: Tensor, positive: Tensor) -> Tensor:
-            return (anchor - positive).square().mean()
-
+    loss.collate = lambda texts, generator: result  # type: ignore[attr-defined]
     with pytest.raises(error, match=message):
-        Trainer(model, [(r["anchor"], r["positive"]) for r in rows()], Wrong(), TrainingConfig(steps=1)).fit()
+        Trainer(model, [(row["anchor"],) for row in rows()], loss, TrainingConfig(steps=1)).fit()

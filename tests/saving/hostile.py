@@ -2,56 +2,290 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pickle
+import shutil
 import signal
+import socket
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+import zipfile
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file, save_file
 
-from tests.saving.edits import (
-    Call,
-    Edit,
-    adapter,
-    both,
-    bound,
-    bytearrays,
-    cast,
-    compressed,
-    declared,
-    empty_dicts,
-    entries,
-    header,
-    kind_of_module,
-    legacy,
-    loop,
-    module,
-    moved,
-    one_cast,
-    padded_vocabulary,
-    path_of_module,
-    pickled,
-    pickled_vocabulary,
-    replaced,
-    sharded,
-    sparse,
-    text,
-    values,
-    vocabulary,
-    weights,
-    with_code,
-    zero,
-)
-
+Edit = Callable[[Path], Any]
+ST = "sentence_transformers.models."
 HUGE = 10**9
 # A folder that takes longer than this ends the program; on a busy machine the time of the clock says little.
 ALARM = 60
+
+# ----------------------------------------------------------------------------------------- what is done to a folder
+
+
+def values(name: str, **changed: Any) -> Edit:
+    """Other values in a JSON file; ... takes one away."""
+
+    def edit(folder: Path) -> None:
+        path = folder / name
+        given = json.loads(path.read_text()) if path.exists() else {}
+        path.write_text(json.dumps({key: x for key, x in {**given, **changed}.items() if x is not ...}))
+
+    return edit
+
+
+def text(name: str, content: str) -> Edit:
+    return lambda folder: (folder / name).write_text(content)
+
+
+def replaced(name: str, make: Callable[[Path], Any]) -> Edit:
+    """Something else in the place of a file."""
+
+    def edit(folder: Path) -> None:
+        (folder / name).unlink(missing_ok=True)
+        make(folder / name)
+
+    return edit
+
+
+def zero(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def sparse(path: Path) -> None:
+    """Two gigabytes that take no room on the disk."""
+    with path.open("wb") as file:
+        file.truncate(2 * 10**9)
+
+
+def bound(path: Path) -> None:
+    """A socket, by a short name: those of sockets may have 108 characters."""
+    here = os.getcwd()
+    os.chdir(path.parent)
+    try:
+        with socket.socket(socket.AF_UNIX) as made:
+            made.bind(path.name)
+    finally:
+        os.chdir(here)
+
+
+def loop(path: Path) -> None:
+    path.symlink_to(path.name)
+
+
+def weights(change: Callable[[dict[str, torch.Tensor]], Any], where: str = "") -> Edit:
+    """Other tensors in a model.safetensors."""
+
+    def edit(folder: Path) -> None:
+        path = folder / where / "model.safetensors"
+        tensors = {name: tensor.clone() for name, tensor in load_file(path).items()}
+        save_file(change(tensors) or tensors, path, {"format": "pt"})
+
+    return edit
+
+
+def cast(dtype: torch.dtype) -> Callable[[dict[str, torch.Tensor]], Any]:
+    return lambda tensors: {name: tensor.to(dtype) for name, tensor in tensors.items()}
+
+
+def one_cast(dtype: torch.dtype) -> Callable[[dict[str, torch.Tensor]], Any]:
+    """The first matrix alone."""
+    return lambda tensors: tensors.update({n: t.to(dtype) for n, t in list(tensors.items())[:1]})
+
+
+def header(size: int, content: bytes = b"") -> Callable[[Path], Any]:
+    """A safetensors file that announces a header of some size."""
+    return lambda path: path.write_bytes(size.to_bytes(8, "little") + content)
+
+
+def declared(shape: list[int]) -> Callable[[Path], Any]:
+    """A safetensors file whose header declares more than there is."""
+    content = json.dumps({"linear.weight": {"dtype": "F32", "shape": shape, "data_offsets": [0, 16]}}).encode()
+    return header(len(content), content + bytes(16))
+
+
+def vocabulary(number: int) -> Edit:
+    def edit(folder: Path) -> None:
+        path = folder / "tokenizer.json"
+        tokenizer = json.loads(path.read_text(encoding="utf-8"))
+        tokenizer["model"]["vocab"]["zzyzx"] = number
+        path.write_text(json.dumps(tokenizer), encoding="utf-8")
+
+    return edit
+
+
+class Call:
+    """A pickle that calls something."""
+
+    def __init__(self, function: Any, *arguments: Any) -> None:
+        self.called = function, arguments
+
+    def __reduce__(self) -> Any:
+        return self.called
+
+
+def with_code(where: str, name: str, write: Callable[[Any, Path], Any]) -> Edit:
+    """A pickle in the place of weights, which makes the folder "marker" when it is loaded."""
+
+    def edit(folder: Path) -> None:
+        (folder / where / "model.safetensors").unlink()
+        write(Call(os.mkdir, str(folder.parent / "marker")), folder / where / name)
+
+    return edit
+
+
+def modules(change: Callable[[list[Any]], Any]) -> Edit:
+    """Other entries in modules.json."""
+
+    def edit(folder: Path) -> None:
+        listed = json.loads((folder / "modules.json").read_text())
+        change(listed)
+        (folder / "modules.json").write_text(json.dumps(listed))
+
+    return edit
+
+
+def entries(*more: dict[str, Any], times: int = 1) -> Edit:
+    return modules(lambda listed: listed.extend(list(more) * times))
+
+
+def path_of_module(path: str) -> Edit:
+    return modules(lambda listed: listed[1].update(path=path))
+
+
+def kind_of_module(kind: str) -> Edit:
+    """Another class in modules.json, and a module of that name, which would leave a mark."""
+
+    def edit(folder: Path) -> None:
+        (folder / "trap.py").write_text(f"import os\nos.mkdir({str(folder.parent / 'marker')!r})\n")
+        modules(lambda listed: listed[1].update(type=kind))(folder)
+
+    return edit
+
+
+def moved(name: str) -> Edit:
+    """A link in the place of a module's folder, to where that is now."""
+
+    def edit(folder: Path) -> None:
+        (folder / name).rename(folder.with_name(f"{folder.name}-base"))
+        (folder / name).symlink_to(folder.with_name(f"{folder.name}-base"), target_is_directory=True)
+
+    return edit
+
+
+def pickled_vocabulary(folder: Path) -> None:
+    (folder / "tokenizer.json").unlink()
+    (folder / "vocab.pkl").write_bytes(pickle.dumps(Call(os.mkdir, str(folder.parent / "marker"))))
+
+
+def pickled(value: Any, where: str = "") -> Edit:
+    """A pytorch_model.bin in the place of model.safetensors."""
+
+    def edit(folder: Path) -> None:
+        (folder / where / "model.safetensors").unlink()
+        torch.save(value, folder / where / "pytorch_model.bin")
+
+    return edit
+
+
+def repacked(content: Callable[[], Iterable[bytes]], compression: int = zipfile.ZIP_STORED) -> Edit:
+    """A file of torch.save whose pickle is other bytes."""
+
+    def edit(folder: Path) -> None:
+        (folder / "model.safetensors").unlink()
+        torch.save({"weight": torch.zeros(2)}, buffer := io.BytesIO())
+        path = folder / "pytorch_model.bin"
+        with zipfile.ZipFile(buffer) as given, zipfile.ZipFile(path, "w", compression) as made:
+            for name in given.namelist():
+                blocks = content() if name.endswith("data.pkl") else [given.read(name)]
+                with made.open(name, "w", force_zip64=True) as file:
+                    file.writelines(blocks)
+
+    return edit
+
+
+# A gigabyte in some kilobytes; an instruction that makes 32 gigabytes of zeros before it reads them; and a small file
+# of which every byte makes a dict: ten million of them.
+compressed = repacked(lambda: (bytes(10**7) for _ in range(100)), zipfile.ZIP_DEFLATED)
+bytearrays = repacked(lambda: [b"\x80\x05\x96" + (32 * 10**9).to_bytes(8, "little") + b"."])
+empty_dicts = repacked(lambda: [b"\x80\x02" + b"}" * 10**7 + b"."])
+
+
+def legacy(folder: Path) -> None:
+    """As torch wrote before version 1.6, with a storage of a terabyte that is not there."""
+    (folder / "model.safetensors").unlink()
+    content = io.BytesIO()
+    torch.save(OrderedDict(weight=torch.zeros(123)), content, _use_new_zipfile_serialization=False)
+    changed = content.getvalue().replace(b"K{", b"J\xff\xff\xff\x7f")
+    assert changed != content.getvalue()
+    (folder / "pytorch_model.bin").write_bytes(changed)
+
+
+def padded_vocabulary(folder: Path) -> None:
+    """A tokenizer.json of 48 MB, almost all of it spaces, with an id that no table has room for."""
+    vocabulary(2**31)(folder)
+    path = folder / "tokenizer.json"
+    path.write_text(" " * 48 * 10**6 + path.read_text(encoding="utf-8"), encoding="utf-8")
+
+
+def module(where: str, weight: dict[str, torch.Tensor] | None = None, kind: str = "Dense", **config: Any) -> Edit:
+    """One more module, with a configuration and weights."""
+
+    def edit(folder: Path) -> None:
+        entry = {"idx": 9, "name": "9", "path": where, "type": f"{ST}{kind}"}
+        modules(lambda listed: listed.append(entry))(folder)
+        (folder / where).mkdir()
+        name = "lstm_config.json" if kind == "LSTM" else "config.json"
+        (folder / where / name).write_text(json.dumps(config))
+        save_file(weight or {"linear.weight": torch.zeros(4, 16)}, folder / where / "model.safetensors")
+
+    return edit
+
+
+def sharded(*names: str) -> Edit:
+    """Weights that are listed as parts."""
+
+    def edit(folder: Path) -> None:
+        tensors = load_file(folder / "model.safetensors")
+        (folder / "model.safetensors").rename(folder / "part.safetensors")
+        listed = {name: names[i % len(names)] for i, name in enumerate(tensors)}
+        index = {"metadata": {}, "weight_map": listed}
+        (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+
+    return edit
+
+
+def both(*edits: Edit) -> Edit:
+    def edit(folder: Path) -> None:
+        for each in edits:
+            each(folder)
+
+    return edit
+
+
+def adapter(**config: Any) -> Edit:
+    """An adapter of peft for a model beside it."""
+
+    def edit(folder: Path) -> None:
+        base = folder.with_name(folder.name + "-base")
+        shutil.copytree(folder, base)
+        (folder / "config.json").unlink()
+        (folder / "model.safetensors").unlink()
+        common = {"peft_type": "LORA", "task_type": "FEATURE_EXTRACTION", "target_modules": ["query"]}
+        given = {"base_model_name_or_path": str(base), "r": 2, "lora_alpha": 4, **common, **config}
+        (folder / "adapter_config.json").write_text(json.dumps(given))
+        name = "base_model.model.encoder.layer.0.attention.self.query.lora_A.weight"
+        save_file({name: torch.zeros(2, 16)}, folder / "adapter_model.safetensors", {"format": "pt"})
+
+    return edit
+
 
 # --------------------------------------------------------------------------------------------------------- the folders
 
@@ -80,7 +314,6 @@ NO_FILES: dict[str, Callable[[Path], Any]] = {"pipe": os.mkfifo, "device": zero,
 DTYPES = (torch.int8, torch.uint8, torch.bool, torch.complex64, torch.float8_e4m3fn, torch.int32)
 
 
-ST = "sentence_transformers.models."
 SETTINGS, BERT, DENSE_CONFIG = "config_sentence_transformers.json", "sentence_bert_config.json", "2_Dense/config.json"
 # Settings that make no sense, or that are not supported: the file, other values, and what the error says.
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
@@ -117,7 +350,12 @@ def cases() -> Iterator[tuple[str, str, Edit, str]]:
     for kind in KINDS:
         yield f"module {kind}", "bert", kind_of_module(kind), f"modules.json names the module type '{kind}'"
     for path in PATHS:
-        yield f"path {path}", "bert", path_of_module(path), f"modules.json names the path {path!r}, which leaves"
+        yield (
+            f"path {path}",
+            "bert",
+            path_of_module(path),
+            f"modules.json names the path {path!r}, which leaves",
+        )
     yield "a link", "bert", moved("1_Pooling"), "modules.json names the path '1_Pooling', which leaves the folder"
     phrases = values("0_WordEmbeddings/wordembedding_config.json", tokenizer_class=f"{ST}tokenizer.PhraseTokenizer")
     yield "phrases", "words", phrases, "wordembedding_config.json names the tokenizer"
@@ -157,10 +395,20 @@ def cases() -> Iterator[tuple[str, str, Edit, str]]:
     for name in ("modules.json", "tokenizer.json", "config.json", "2_Dense/config.json"):
         yield f"{name} of 2 GB", "bert", replaced(name, sparse), name
 
-    yield "a million modules", "bert", entries({"type": NORMALIZE["type"]}, times=10**6), "modules.json"
+    yield (
+        "a million modules",
+        "bert",
+        entries({"type": NORMALIZE["type"]}, times=10**6),
+        "modules.json",
+    )
     yield "ten thousand modules", "bert", entries(NORMALIZE, times=10**4), "modules.json"
     yield "a module fifty times", "bert", entries(DENSE_ENTRY, times=50), "modules.json"
-    yield "a long path", "bert", entries({**DENSE_ENTRY, "path": "x" * 10**5}), "modules.json"
+    yield (
+        "a long path",
+        "bert",
+        entries({**DENSE_ENTRY, "path": "x" * 10**5}),
+        "modules.json",
+    )
     yield "deep JSON", "bert", text("modules.json", "[" * 10**5), "modules.json"
 
     for size in (30_000, 2**20, HUGE, -1, 0):
@@ -178,6 +426,10 @@ def cases() -> Iterator[tuple[str, str, Edit, str]]:
     yield "one of int8", "roberta", weights(one_cast(torch.int8)), "model.safetensors"
     yield "static of int8", "static", weights(cast(torch.int8)), "model.safetensors"
     yield "pairs of int8", "pairs", weights(cast(torch.int8)), "model.safetensors"
+    lost = weights(
+        lambda tensors: {name: x for name, x in tensors.items() if name != "encoder.layer.1.output.dense.weight"}
+    )
+    yield "a weight is missing", "roberta", lost, "lacks 1 of the weights"
     for size in (HUGE, 2**62, 2**63 + 1):
         yield f"a header of {size}", "bert", replaced("model.safetensors", header(size)), "model.safetensors"
     for shape in ([HUGE, HUGE], [2**62, 4], [HUGE], [-1, 4]):

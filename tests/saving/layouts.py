@@ -1,21 +1,58 @@
-"""Folders as well-known models have them."""
+"""Folders as well-known models have them, and at the edges: other tokenizers, older files, few keys."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
+import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
 
 from tests import small
-from tests.backends.test_families import build
+from tests.backends import test_families
+from tests.backends.test_families import SHAPE, T5, build, ours
 from tests.small import modules, pooling, write
 
 OLD = "sentence_transformers.models."
 MIDDLE = "sentence_transformers.sentence_transformer.modules.{name}."
 NEW = "sentence_transformers.base.modules.{name}."
+IDENTITY, TANH = "torch.nn.modules.linear.Identity", "torch.nn.modules.activation.Tanh"
+Layout = Callable[[Path], Path]
+
+
+def change(path: Path, **values: Any) -> Path:
+    """Set keys of a JSON file; the folder of the file."""
+    return write(path.parent, {path.name: {**json.loads(path.read_text(encoding="utf-8")), **values}})
+
+
+def changed(layout: Layout, file: str, **values: Any) -> Layout:
+    """A layout with other values in one of its files."""
+
+    def make(folder: Path) -> Path:
+        change(layout(folder) / file, **values)
+        return folder
+
+    return make
+
+
+def replaced(layout: Layout, **files: Any) -> Layout:
+    """A layout with other files, by their names without an ending, and _ for /."""
+    return lambda folder: write(layout(folder), {_FILES[name]: value for name, value in files.items()})
+
+
+_FILES = {
+    "settings": "config_sentence_transformers.json",
+    "transformer": "sentence_bert_config.json",
+    "pooling": "1_Pooling/config.json",
+    "dense": "2_Dense/config.json",
+    "modules": "modules.json",
+}
 
 
 def dense(folder: Path, width: int, out: int, **config: Any) -> None:
@@ -54,44 +91,26 @@ def short_pooling(**flags: bool) -> dict[str, Any]:
     return {"word_embedding_dimension": 16, **{f"pooling_mode_{key}": flags.get(key, False) for key in keys}}
 
 
-def nli_mean(folder: Path) -> Path:
-    return bert_layout(folder, ("Pooling",), short_pooling(mean_tokens=True))
+def layout(*names: str, length: int = 24, **pool: Any) -> Layout:
+    return lambda folder: bert_layout(folder, names, pool, length)
 
 
-def minilm(folder: Path) -> Path:
-    return bert_layout(folder, ("Pooling", "Normalize"), short_pooling(mean_tokens=True))
-
-
-def mpnet(folder: Path) -> Path:
-    return build("mpnet", folder)
-
-
-def roberta(folder: Path) -> Path:
-    return build("roberta", folder)
-
-
-def multilingual(folder: Path) -> Path:
-    build("xlm-roberta", folder)
-    return write(folder, {"modules.json": modules("Transformer", "Pooling")})
+nli_mean = layout("Pooling", **short_pooling(mean_tokens=True))
+minilm = layout("Pooling", "Normalize", **short_pooling(mean_tokens=True))
 
 
 def labse(folder: Path) -> Path:
     bert_layout(folder, ("Pooling", "Dense", "Normalize"), short_pooling(cls_token=True))
-    dense(folder / "2_Dense", 16, 16, activation_function="torch.nn.modules.activation.Tanh")
+    dense(folder / "2_Dense", 16, 16, activation_function=TANH)
     return folder
 
 
 def labse_pickled(folder: Path) -> Path:
     """Its weights in the old format, tensors only."""
     labse(folder)
-
     torch.save(load_file(folder / "2_Dense/model.safetensors"), folder / "2_Dense/pytorch_model.bin")
     (folder / "2_Dense/model.safetensors").unlink()
     return folder
-
-
-def bge(folder: Path) -> Path:
-    return bert_layout(folder, ("Pooling", "Normalize"), pooling("cls_token"))
 
 
 def e5(folder: Path) -> Path:
@@ -101,66 +120,14 @@ def e5(folder: Path) -> Path:
     return folder
 
 
-def gte_modernbert(folder: Path) -> Path:
-    build("modernbert", folder)
-    return write(folder, {"1_Pooling/config.json": pooling("cls_token")})
-
-
-def embeddinggemma(folder: Path) -> Path:
-    """Two Dense layers without bias or activation."""
-    bert_layout(folder, ("Pooling", "Dense", "Dense", "Normalize"), pooling("mean_tokens"))
-    plain = {"bias": False, "activation_function": "torch.nn.modules.linear.Identity"}
-    dense(folder / "2_Dense", 16, 48, **plain)
-    dense(folder / "3_Dense", 48, 16, **plain)
-    return folder
-
-
-def qwen3(folder: Path) -> Path:
-    build("qwen3", folder)
-    prompts = {"query": "one two: ", "document": ""}
-    settings = {"prompts": prompts, "default_prompt_name": None, "similarity_fn_name": "cosine"}
-    return write(folder, {"config_sentence_transformers.json": settings})
-
-
-def default_prompt(folder: Path) -> Path:
-    minilm(folder)
-    settings = {"prompts": {"fox": "red fox "}, "default_prompt_name": "fox", "similarity_fn_name": "dot"}
-    return write(folder, {"config_sentence_transformers.json": {**settings, "truncate_dim": 7}})
-
-
-def middle_namespace(folder: Path) -> Path:
-    minilm(folder)
-    listed = modules("Transformer", namespace=NEW) + modules("Transformer", "Pooling", namespace=MIDDLE)[1:]
-    return write(folder, {"modules.json": listed})
-
-
 def new_namespace(folder: Path) -> Path:
     """The dialect of sentence-transformers 6."""
-    minilm(folder)
     listed = modules("Transformer", "Pooling", "Normalize", namespace=NEW)
     listed[1]["type"] = "sentence_transformers.sentence_transformer.modules.pooling.Pooling"
     text = {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}
     task = {"transformer_task": "feature-extraction", "modality_config": text, "module_output_name": "token_embeddings"}
     pool = {"embedding_dimension": 16, "pooling_mode": ["mean", "max"], "include_prompt": True}
-    return write(folder, {"modules.json": listed, "sentence_bert_config.json": task, "1_Pooling/config.json": pool})
-
-
-def pooling_mode_wins(folder: Path) -> Path:
-    """A string, beside a boolean that says otherwise."""
-    minilm(folder)
-    return write(folder, {"1_Pooling/config.json": {**pooling("mean_tokens"), "pooling_mode": "cls"}})
-
-
-def odd_order(folder: Path) -> Path:
-    """An order that the old keys cannot say."""
-    minilm(folder)
-    config = {"embedding_dimension": 16, "pooling_mode": ["mean_sqrt_len_tokens", "lasttoken", "cls"]}
-    return write(folder, {"1_Pooling/config.json": config})
-
-
-def no_pooling_key(folder: Path) -> Path:
-    minilm(folder)
-    return write(folder, {"1_Pooling/config.json": {"word_embedding_dimension": 16}})
+    return replaced(minilm, modules=listed, transformer=task, pooling=pool)(folder)
 
 
 def layer_norm(folder: Path) -> Path:
@@ -168,11 +135,6 @@ def layer_norm(folder: Path) -> Path:
     write(folder, {"2_LayerNorm/config.json": {"dimension": 16}, "3_Dropout/config.json": {"dropout": 0.4}})
     save_file({"norm.weight": torch.rand(16), "norm.bias": torch.rand(16)}, folder / "2_LayerNorm/model.safetensors")
     return folder
-
-
-def lower_case(folder: Path) -> Path:
-    build("roberta", folder)
-    return write(folder, {"sentence_bert_config.json": limits(24, lower=True)})
 
 
 def baked(folder: Path) -> Path:
@@ -187,19 +149,6 @@ def baked(folder: Path) -> Path:
     return folder
 
 
-def plain(folder: Path) -> Path:
-    """A Hugging Face model and no more."""
-    return small.bert(folder)
-
-
-def arguments(folder: Path) -> Path:
-    """Arguments for transformers, under the old names."""
-    minilm(folder)
-    more = {"model_args": {"attn_implementation": "eager"}, "tokenizer_args": {"trust_remote_code": True}}
-    more["config_args"] = {"trust_remote_code": True}
-    return write(folder, {"sentence_bert_config.json": limits(24, **more)})
-
-
 def static_table() -> torch.Tensor:
     torch.manual_seed(0)
     return torch.randn(small.wordpiece().get_vocab_size(), 12)
@@ -212,10 +161,6 @@ def static(folder: Path, path: str = "") -> Path:
     save_file({"embedding.weight": static_table()}, where / "model.safetensors")
     entry = {"idx": 0, "name": "0", "path": path, "type": OLD + "StaticEmbedding"}
     return write(folder, {"modules.json": [entry]})
-
-
-def static_in_folder(folder: Path) -> Path:
-    return static(folder, "0_StaticEmbedding")
 
 
 def model2vec(folder: Path) -> Path:
@@ -266,33 +211,174 @@ def bilstm(folder: Path) -> Path:
     return folder
 
 
-LAYOUTS = [
-    nli_mean,
-    minilm,
-    mpnet,
-    roberta,
-    multilingual,
-    labse,
-    labse_pickled,
-    bge,
-    e5,
-    gte_modernbert,
-    embeddinggemma,
-    qwen3,
-    default_prompt,
-    middle_namespace,
-    new_namespace,
-    pooling_mode_wins,
-    odd_order,
-    no_pooling_key,
-    layer_norm,
-    lower_case,
-    baked,
-    plain,
-    arguments,
-    static,
-    static_in_folder,
-    model2vec,
-    word_vectors,
-    bilstm,
-]
+def vocabulary_file(folder: Path) -> Path:
+    """As the models of 2019: no tokenizer.json."""
+    minilm(folder)
+    vocabulary = small.wordpiece().get_vocab()
+    (folder / "tokenizer.json").unlink()
+    (folder / "vocab.txt").write_text("\n".join(sorted(vocabulary, key=vocabulary.__getitem__)) + "\n", "utf-8")
+    return write(folder, {"tokenizer_config.json": {"do_lower_case": True, "model_max_length": 64}})
+
+
+def merges_file(folder: Path) -> Path:
+    build("roberta", folder)
+    model = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))["model"]
+    (folder / "tokenizer.json").unlink()
+    merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in model["merges"]]
+    (folder / "merges.txt").write_text("\n".join(["#version: 0.2", *merges]) + "\n", encoding="utf-8")
+    return write(folder, {"vocab.json": model["vocab"], "tokenizer_config.json": {"model_max_length": 64}})
+
+
+def python_tokenizer(folder: Path, **more: Any) -> Path:
+    """ByT5's tokenizer is written in Python."""
+    from transformers import ByT5Tokenizer, T5Config, T5EncoderModel
+
+    config = T5Config(d_model=16, d_kv=8, d_ff=32, num_layers=2, num_heads=2, vocab_size=384)
+    small.randomized(T5EncoderModel(config)).save_pretrained(folder)
+    ByT5Tokenizer(model_max_length=64).save_pretrained(folder)
+    files = {"modules.json": modules("Transformer", "Pooling"), "1_Pooling/config.json": pooling("mean_tokens")}
+    return write(folder, {**files, "sentence_bert_config.json": limits(24, **more)})
+
+
+def transformer_folder(folder: Path) -> Path:
+    """As the first folders had it; ``idx`` counts for nothing, and neither do the names of arguments."""
+    minilm(folder)
+    (folder / "0_Transformer").mkdir()
+    for path in [path for path in folder.iterdir() if path.is_file() and path.name != "modules.json"]:
+        path.rename(folder / "0_Transformer" / path.name)
+    listed = modules("Transformer", "Pooling", "Normalize")
+    listed[0].update(path="0_Transformer", idx=2, kwargs=["task"])
+    return write(folder, {"modules.json": listed})
+
+
+def links(folder: Path) -> Path:
+    """As the cache of the hub: each file is a link out of the folder, which is reached by a link."""
+    given, snapshot = minilm(folder.with_name("blobs")), folder.with_name("snapshot")
+    for path in [path for path in given.rglob("*") if path.is_file()]:
+        link = snapshot / path.relative_to(given)
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(path)
+    folder.symlink_to(snapshot, target_is_directory=True)
+    return folder
+
+
+def shards(folder: Path) -> Path:
+    model = ours(minilm(folder))[0].auto_model
+    (folder / "model.safetensors").unlink()
+    model.save_pretrained(folder, max_shard_size="10KB")
+    assert len(list(folder.glob("*.safetensors"))) > 1
+    return folder
+
+
+def sentence_t5(folder: Path) -> Path:
+    """A whole T5, a Dense without bias or activation, and Normalize."""
+    build("t5-whole", folder)
+    dense(folder / "2_Dense", 16, 12, bias=False, activation_function=IDENTITY)
+    return write(folder, {"modules.json": modules("Transformer", "Pooling", "Dense", "Normalize")})
+
+
+def residual(folder: Path, out: int) -> Path:
+    labse(folder)
+    dense(folder / "2_Dense", 16, out, use_residual=True, activation_function=TANH)
+    if out != 16:
+        weights = load_file(folder / "2_Dense/model.safetensors")
+        save_file({**weights, "residual.weight": torch.randn(out, 16)}, folder / "2_Dense/model.safetensors")
+    return folder
+
+
+def decoder(folder: Path, **config: Any) -> Path:
+    """A plain decoder, whose last token is the vector unless it looks in both directions."""
+    build("qwen3", folder)
+    for name in ("modules.json", "sentence_bert_config.json"):
+        (folder / name).unlink()
+    rmtree(folder / "1_Pooling")
+    (folder / "2_Normalize").rmdir()
+    return change(folder / "config.json", **config)
+
+
+def mpnet_wordpiece() -> Tokenizer:
+    """WordPiece between <s> and </s>, as MPNet has it."""
+    from tokenizers import models, normalizers, pre_tokenizers, processors
+
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    inner = [f"##{word}" for word in small.words() if len(word) == 1]
+    vocabulary = {piece: i for i, piece in enumerate([*special, *small.words(), *inner])}
+    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="<unk>"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.add_special_tokens(special)
+    tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
+    return tokenizer
+
+
+def pieces() -> Tokenizer:
+    return small.unigram("$A </s>")
+
+
+# Beside the families of backends: those whose files hold more than the encoder, and MPNet's own tokenizer.
+FAMILIES: dict[str, test_families.Family] = {
+    "mpnet-wordpiece": ("MPNetConfig", "MPNetModel", {**SHAPE, "pad_token_id": 1}, mpnet_wordpiece),
+    "t5-with-its-head": ("T5Config", "T5ForConditionalGeneration", T5, pieces),
+    "mt5-with-its-head": ("MT5Config", "MT5ForConditionalGeneration", T5, pieces),
+    "bert-with-a-head": ("BertConfig", "BertForMaskedLM", SHAPE, small.wordpiece),
+    **{family: test_families.MORE[family] for family in ("camembert", "mistral", "gemma3", "gemma3-both-ways")},
+}
+
+
+def of_family(family: str) -> Layout:
+    def make(folder: Path) -> Path:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setitem(test_families.FAMILIES, family, FAMILIES[family])
+            return build(family, folder)
+
+    return make
+
+
+PROMPTS = {"prompts": {"fox": "red fox "}, "default_prompt_name": "fox", "similarity_fn_name": "dot", "truncate_dim": 7}
+default_prompt = replaced(minilm, settings=PROMPTS)
+# Under the old names.
+OLD_ARGUMENTS = {
+    "model_args": {"attn_implementation": "eager"},
+    "tokenizer_args": {"trust_remote_code": True},
+    "config_args": {"trust_remote_code": True},
+}
+IN_THE_MIDDLE = modules("Transformer", namespace=NEW) + modules("Transformer", "Pooling", namespace=MIDDLE)[1:]
+ODD_ORDER = ["mean_sqrt_len_tokens", "lasttoken", "cls"]  # The old keys cannot say it.
+NAMED = {"bert": "BertTokenizer", "xlm-roberta": "XLMRobertaTokenizerFast", "qwen3": "Qwen2Tokenizer"}
+LAYOUTS: dict[str, Layout] = {
+    **{make.__name__: make for make in (labse, labse_pickled, e5, new_namespace, layer_norm, baked)},
+    **{make.__name__: make for make in (static, model2vec, word_vectors, bilstm, vocabulary_file, merges_file)},
+    **{make.__name__: make for make in (python_tokenizer, transformer_folder, links, shards, sentence_t5)},
+    **{family: of_family(family) for family in FAMILIES},
+    "nli_mean": nli_mean,
+    "minilm": minilm,
+    "bge": layout("Pooling", "Normalize", **pooling("cls_token")),
+    "default_prompt": default_prompt,
+    "middle_namespace": replaced(minilm, modules=IN_THE_MIDDLE),
+    "a string beside a boolean": replaced(minilm, pooling={**pooling("mean_tokens"), "pooling_mode": "cls"}),
+    "odd_order": replaced(minilm, pooling={"embedding_dimension": 16, "pooling_mode": ODD_ORDER}),
+    "no_pooling_key": replaced(minilm, pooling={"word_embedding_dimension": 16}),
+    "lower_case": replaced(partial(build, "roberta"), transformer=limits(24, lower=True)),
+    "plain": small.bert,
+    "arguments": replaced(minilm, transformer=limits(24, **OLD_ARGUMENTS)),
+    "static_in_folder": partial(static, path="0_StaticEmbedding"),
+    "short dense": replaced(labse, dense={"in_features": 16, "out_features": 16}),
+    "residual": partial(residual, out=16),
+    "residual of another dimension": partial(residual, out=8),
+    "cls flag": layout("Pooling", word_embedding_dimension=16, pooling_mode_cls_token=True),
+    "no flag is true": layout("Pooling", word_embedding_dimension=16, pooling_mode_mean_tokens=False),
+    "pooling modes win": layout(
+        "Pooling", word_embedding_dimension=16, pooling_mode=["max"], pooling_mode_cls_token=True
+    ),
+    "decoder": partial(decoder, architectures=["Qwen3ForCausalLM"]),
+    "decoder in both directions": partial(decoder, architectures=["Qwen3ForCausalLM"], is_causal=False),
+    "body of a decoder": partial(decoder, architectures=["Qwen3Model"]),
+    "unknown decoder": partial(decoder, architectures=None),
+    "words with a limit": changed(word_vectors, "0_WordEmbeddings/wordembedding_config.json", max_seq_length=3),
+    "truncated on the left": replaced(minilm, transformer=limits(12, tokenizer_args={"truncation_side": "left"})),
+    "limit of the tokenizer": replaced(minilm, transformer=limits(None, processor_kwargs={"model_max_length": 9})),
+    **{
+        name: changed(partial(build, family), "tokenizer_config.json", tokenizer_class=name)
+        for family, name in NAMED.items()
+    },
+}

@@ -124,31 +124,28 @@ def refused(model: SentenceEncoder, tmp_path: Path, message: str, kind: str = "t
 def test_what_has_no_padded_form(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     transformer = Transformer(bert)
     monkeypatch.setitem(POOLINGS, "sum", POOLINGS["mean"])
-    own = SentenceEncoder(transformer, Pooling("sum"), device="cpu")
-    refused(own, tmp_path, "the pooling mode 'sum' has no padded form")
-    words = SentenceEncoder(WordEmbeddings(["red", "fox"], torch.eye(2)), Pooling())
-    refused(words, tmp_path, "WordEmbeddings has a tokenization of its own")
-    refused(SentenceEncoder(transformer, device="cpu"), tmp_path, "expected behind the Transformer, not the end")
-    refused(SentenceEncoder(transformer, LSTM(16, 4), Pooling(), device="cpu"), tmp_path, "not LSTM")
-    own = SentenceEncoder(transformer, Pooling(), torch.nn.Identity(), device="cpu")
-    refused(own, tmp_path, "Identity has no padded form")
-    without = [transformer, Pooling(include_prompt=False)]
-    refused(SentenceEncoder(*without, prompts={"q": "query: "}, device="cpu"), tmp_path, "leaves the prompt out")
+    words, without = WordEmbeddings(["red", "fox"], torch.eye(2)), Pooling(include_prompt=False)
+    cases: list[tuple[list[Any], str]] = [
+        ([transformer, Pooling("sum")], "the pooling mode 'sum' has no padded form"),
+        ([words, Pooling()], "WordEmbeddings has a tokenization of its own"),
+        ([transformer], "expected behind the Transformer, not the end"),
+        ([transformer, LSTM(16, 4), Pooling()], "not LSTM"),
+        ([transformer, Pooling(), torch.nn.Identity()], "Identity has no padded form"),
+    ]
+    for modules, message in cases:
+        refused(SentenceEncoder(*modules, device="cpu"), tmp_path, message)
+    prompted = SentenceEncoder(transformer, without, prompts={"q": "query: "}, device="cpu")
+    refused(prompted, tmp_path, "leaves the prompt out")
     slow = SentenceEncoder(Transformer(bert), Pooling(), device="cpu")
     slow.tokenizer = SimpleNamespace(is_fast=False)
     refused(slow, tmp_path, r"SimpleNamespace cannot be written to a tokenizer\.json")
     with pytest.raises(TypeError, match="Transformer cannot be exported; pass a SentenceEncoder"):
         export(transformer, tmp_path / "exported", "onnx")  # type: ignore[arg-type]
-    refused(SentenceEncoder(*without, device="cpu"), tmp_path, "format='tflite' is unknown", "tflite")
-
-
-def test_what_gguf_has_no_place_for(bert: Path, tmp_path: Path) -> None:
-    transformer = Transformer(bert)
-    for rest, message in (
-        ([Pooling("max")], "has the pooling modes mean, cls, lasttoken, not max"),
-        ([Pooling(), Dense(16, 4)], "no place for Dense"),
-    ):
-        refused(SentenceEncoder(transformer, *rest, device="cpu"), tmp_path, message, "gguf")
+    model = SentenceEncoder(transformer, Pooling("max"), device="cpu")
+    refused(model, tmp_path, "format='tflite' is unknown", "tflite")
+    refused(model, tmp_path, "has the pooling modes mean, cls, lasttoken, not max", "gguf")
+    model = SentenceEncoder(transformer, Pooling(), Dense(16, 4), device="cpu")
+    refused(model, tmp_path, "no place for Dense", "gguf")
     short = SentenceEncoder(transformer, Pooling(), truncate_dim=4, device="cpu")
     refused(short, tmp_path, "lower_case and truncate_dim", "gguf")
 

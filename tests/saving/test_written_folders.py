@@ -32,7 +32,7 @@ from sbert.modules import registry
 from sbert.modules.pooling import POOLINGS
 from tests import small
 from tests.backends.test_families import build
-from tests.saving.edits import values
+from tests.saving.hostile import values
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:transformers")
 WARNING = "not every program reads this model as it is: "
@@ -87,9 +87,7 @@ def test_own_pooling_loads_again(bert: Path, tmp_path: Path, modes: str | list[s
     texts = ["a small boat", "lake"]
     np.testing.assert_array_equal(SentenceEncoder(tmp_path / "own", device="cpu").encode(texts), model.encode(texts))
     del POOLINGS["first two"]
-    with pytest.raises(
-        ValueError, match=r"1_Pooling/config.json gives the pooling mode 'first two'.*@register_pooling\("
-    ):
+    with pytest.raises(ValueError, match=r"config.json gives the pooling mode 'first two'.*@register_pooling\("):
         SentenceEncoder(tmp_path / "own", device="cpu")
 
 
@@ -100,9 +98,7 @@ def test_own_module_loads_again(bert: Path, tmp_path: Path) -> None:
         model[2].shift.fill_(0.5)
     with pytest.warns(UserWarning, match="Scaled is known to sbert alone.*put @register_module before the class"):
         model.save(tmp_path / "own")
-    with pytest.raises(
-        ValueError, match=r"names the module type 'sbert.Scaled'.*with @register_module before its class"
-    ):
+    with pytest.raises(ValueError, match=r"the module type 'sbert.Scaled'.*with @register_module before its class"):
         SentenceEncoder(tmp_path / "own", device="cpu")
     register_module(Scaled)
     again = SentenceEncoder(tmp_path / "own", device="cpu")
@@ -144,33 +140,32 @@ def test_an_argument_with_a_default_is_kept_or_missed(bert: Path, tmp_path: Path
 
 # ------------------------------------------------------------------------------------------------ what servers read
 
-SERVERS = "text-embeddings-inference and llama.cpp's converter "
+TEI, LLAMA = "text-embeddings-inference", "llama.cpp's converter"
+POOLS = f"{TEI} and {LLAMA} pool by one of cls, mean, lasttoken, and not by "
+GELU = Dense(16, 8, activation="GELU", residual=True)
 CHAINS: dict[str, tuple[list[Any], str | None]] = {
     "ordinary": ([Pooling("mean"), Normalize()], None),
-    "cls": ([Pooling("cls")], None),
-    "dropout alone": ([Pooling("mean"), Dropout()], None),
-    "dense": ([Pooling("mean"), Dense(16, 8)], "llama.cpp's converter leaves out Dense"),
+    "cls and dropout": ([Pooling("cls"), Dropout()], None),
+    "dense": ([Pooling("mean"), Dense(16, 8)], f"{LLAMA} leaves out Dense"),
     "dropout": (
         [Pooling("mean"), Dropout(), Dense(16, 8)],
-        "text-embeddings-inference leaves out Dense, as it does not know Dropout;"
-        " llama.cpp's converter leaves out Dense",
+        f"{TEI} leaves out Dense, as it does not know Dropout; {LLAMA} leaves out Dense",
     ),
     "norm": (
         [Pooling("mean"), LayerNorm(16), Dense(16, 8)],
-        "text-embeddings-inference leaves out LayerNorm, Dense, as it does not know LayerNorm;"
-        " llama.cpp's converter leaves out LayerNorm, Dense",
+        f"{TEI} leaves out LayerNorm, Dense, as it does not know LayerNorm; {LLAMA} leaves out LayerNorm, Dense",
     ),
     "lstm": (
         [LSTM(16, 8), Pooling("mean")],
-        "text-embeddings-inference leaves out LSTM, as it does not know LSTM; llama.cpp's converter leaves out LSTM",
+        f"{TEI} leaves out LSTM, as it does not know LSTM; {LLAMA} leaves out LSTM",
     ),
-    "modes": ([Pooling(["mean", "max"])], SERVERS + "pool by one of cls, mean, lasttoken, and not by mean + max"),
-    "max": ([Pooling("max")], SERVERS + "pool by one of cls, mean, lasttoken, and not by max"),
-    "prompt": ([Pooling("mean", include_prompt=False)], SERVERS + "pool the tokens of the prompt, too"),
+    "modes": ([Pooling(["mean", "max"])], f"{POOLS}mean + max"),
+    "max": ([Pooling("max")], f"{POOLS}max"),
+    "prompt": ([Pooling("mean", include_prompt=False)], f"{TEI} and {LLAMA} pool the tokens of the prompt, too"),
     "residual": (
-        [Pooling("mean"), Dense(16, 8, activation="GELU", residual=True)],
-        "text-embeddings-inference refuses GELU in Dense, as it knows Tanh and Identity alone;"
-        " text-embeddings-inference leaves out the residual of Dense; llama.cpp's converter leaves out Dense",
+        [Pooling("mean"), GELU],
+        f"{TEI} refuses GELU in Dense, as it knows Tanh and Identity alone; {TEI} leaves out the residual of Dense;"
+        f" {LLAMA} leaves out Dense",
     ),
 }
 
@@ -219,8 +214,7 @@ def test_old_flags_of_pooling_are_always_there(bert: Path, tmp_path: Path, modes
 def test_no_limit_is_not_written_as_null(tmp_path: Path) -> None:
     """text-embeddings-inference reads a number, and takes the model's own limit where there is no file."""
     build("t5-encoder", tmp_path / "given")
-    for name in ("tokenizer_config.json",):
-        values(name, model_max_length=...)(tmp_path / "given")
+    values("tokenizer_config.json", model_max_length=...)(tmp_path / "given")
     (tmp_path / "given/sentence_bert_config.json").unlink(missing_ok=True)
     model = SentenceEncoder(tmp_path / "given", device="cpu")
     assert model.max_seq_length is None

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
-import threading
 import time
 import warnings
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -23,50 +22,32 @@ from sbert.pipeline import progress as report
 from sbert.storage import processes
 from tests import small
 
+ROOT = Path(__file__).parent.parent.parent
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return small.bert(tmp_path_factory.mktemp("silent") / "bert")
 
 
-def program(code: str, *arguments: object, threads: int = 1, limit: float = 120) -> Any:
-    """What a program in a process of its own prints, as JSON; it is ended with its children if it takes too long."""
+def program(code: str, *arguments: object, threads: int = 1) -> Any:
+    """What a program in a process of its own prints, as JSON."""
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "true"}
-    with subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-c", code, *map(str, arguments)],
-        cwd=Path(__file__).parent.parent.parent,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    ) as process:
-        try:
-            said, errors = process.communicate(timeout=limit)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)  # The group is that of this process and its children.
-            pytest.fail(f"no end within {limit} s: {process.communicate()[1]}")
-    assert process.returncode == 0, errors
-    return json.loads(said.splitlines()[-1])
+    command = [sys.executable, "-W", "ignore", "-c", code, *map(str, arguments)]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def together(*calls: Callable[[], object]) -> None:
     """Call each in a thread, 20 ms after the one before it."""
-    failures: list[BaseException] = []
-
-    def guarded(call: Callable[[], object]) -> None:
-        try:
-            call()
-        except BaseException as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=guarded, args=(call,)) for call in calls]
-    for thread in threads:
-        thread.start()
-        time.sleep(0.02)
-    for thread in threads:
-        thread.join(60)
-    assert not failures, failures
+    with ThreadPoolExecutor(len(calls)) as threads:
+        results = []
+        for call in calls:
+            results.append(threads.submit(call))
+            time.sleep(0.02)
+    for result in results:
+        result.result()
 
 
 # ---------------------------------------------------------------------------------------------------- importing
@@ -121,17 +102,6 @@ def test_transformers_is_imported_in_one_way() -> None:
 def switches() -> tuple[Any, ...]:
     logging = huggingface.import_from("logging", "transformers.utils")
     return logging.get_verbosity(), logging.is_progress_bar_enabled(), torch.get_default_dtype(), processes.umask()
-
-
-def test_overlapping_calls_leave_logging_as_it_was() -> None:
-    before = switches()
-
-    def one(seconds: float) -> None:
-        with huggingface.silence():
-            time.sleep(seconds)
-
-    together(lambda: one(0.04), lambda: one(0.08))
-    assert switches() == before
 
 
 def test_concurrent_saves_change_nothing(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,7 +160,7 @@ def test_the_umask_stays(monkeypatch: pytest.MonkeyPatch, folder: Path, tmp_path
 
 FORKING = """
 import json, multiprocessing, os, signal, sys, threading, time
-import datasets, numpy as np, torch
+import numpy as np, torch
 from sbert import SentenceEncoder
 from sbert.backends import huggingface, state
 from sbert.pipeline import encode
@@ -257,51 +227,23 @@ def pool():
         except multiprocessing.TimeoutError:
             return None
 
-def mapped():
-    datasets.disable_progress_bars()
-    rows = datasets.Dataset.from_dict({"text": texts})
-    made = rows.map(lambda batch: {"vector": model.encode(batch["text"])}, batched=True, num_proc=2)
-    return same(np.array(made["vector"], np.float32))
-
 results = {
     "fork": child(lambda: [same(model.encode(texts)), torch.get_num_threads()]),
     "parent": [same(model.encode(texts)), torch.get_num_threads()],
     "held": held(),
     "pool": pool(),
 }
-results["map"] = mapped() if results["pool"] else None  # It would wait for ever, too.
 print(json.dumps(results))
 """
 
 
-@pytest.fixture(scope="module")
-def forked(folder: Path) -> Any:
-    """What forked processes do after the model has encoded in their parent, with two threads."""
-    return program(FORKING, folder, threads=2)
-
-
-@pytest.mark.slow
-def test_forked_processes_encode(forked: Any) -> None:
+@pytest.mark.slow  # Processes that fork after the model has encoded in their parent, with two threads.
+def test_forked_processes_encode(folder: Path) -> None:
     """With as many threads as their parent, which goes on as before; and they find no lock held.
 
     Nor does a call that goes on in the parent alone keep the child's model in eval mode.
     """
+    forked = program(FORKING, folder, threads=2)
     assert forked["fork"] == forked["parent"] == [True, 2]
     assert forked["pool"] is True
-    assert forked["map"] is True
     assert forked["held"] == [["free", True, True, True], True]
-
-
-def test_without_a_way_to_end_threads_a_child_computes_with_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(name: str) -> Any:
-        raise OSError(name)
-
-    set_to: list[int] = []
-    monkeypatch.setattr(torch, "set_num_threads", set_to.append)
-    monkeypatch.setattr("ctypes.CDLL", missing)
-    processes._end_threads()
-    processes._use_one_thread()
-    monkeypatch.undo()
-    processes._end_threads()
-    processes._use_one_thread()
-    assert set_to == [1]
