@@ -19,14 +19,10 @@ def code_lines(source: str) -> int:
         if token.type not in _NOTHING:
             lines.update(range(token.start[0], token.end[0] + 1))
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
-            first = node.body[0] if node.body else None
-            if (
-                isinstance(first, ast.Expr)
-                and isinstance(first.value, ast.Constant)
-                and isinstance(first.value.value, str)
-            ):
-                lines.difference_update(range(first.lineno, (first.end_lineno or first.lineno) + 1))
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and ast.get_docstring(
+            node
+        ):
+            lines -= {*range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1)}
     return len(lines)
 
 

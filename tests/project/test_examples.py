@@ -50,11 +50,8 @@ def _run(folder: Path, words: list[str]) -> str:
 
 def figures(said: str) -> tuple[float, float]:
     """The first figure before training, and after."""
-    before = re.search(r"(-?[0-9.]+) before|before: (-?[0-9.]+)", said)
-    after = re.search(r"(-?[0-9.]+) after|after: (-?[0-9.]+)", said)
-    assert before is not None
-    assert after is not None
-    return float(before[1] or before[2]), float(after[1] or after[2])
+    before, after = (re.findall(rf"(-?[0-9.]+) {word}|{word}: (-?[0-9.]+)", said)[0] for word in ("before", "after"))
+    return float("".join(before)), float("".join(after))
 
 
 # One process for several examples, since its imports take longer than most of them. After an example's name comes what
@@ -150,12 +147,8 @@ def test_made_up_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same every time, nothing held out is trained on, and the Korean ones say the same as the English."""
     monkeypatch.syspath_prepend(str(EXAMPLES))
     shared, korean = (importlib.import_module(name) for name in ("shared", "korean_rows"))
-    for make, column in (
-        (shared.nli, "premise"),
-        (shared.paraphrases, "anchor"),
-        (shared.scored_pairs, "sentence1"),
-        (korean.translations, "kor"),
-    ):
+    columns = {shared.nli: "premise", shared.paraphrases: "anchor", shared.scored_pairs: "sentence1"}
+    for make, column in {**columns, korean.translations: "kor"}.items():
         train, held_out = make(100, seed=0), make(50, seed=1, held_out=True)
         assert train == make(100, seed=0)
         assert train != make(100, seed=1)
