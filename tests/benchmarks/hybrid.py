@@ -29,16 +29,11 @@ Found = list[IndexHits]  # One for each set.
 
 def row(name: str, data: list[Retrieval], found: Found) -> float:
     """Print nDCG@10 times 100 of each set and the mean, which is returned."""
-    figures = [
-        100
-        * np.mean(
-            [
-                ranking.ndcg_at([own.get(each, 0) for each in ids], 10, [*own.values()])
-                for own, ids in zip(map(given.relevant.__getitem__, given.queries), hits.ids, strict=True)
-            ]
-        )
-        for given, hits in zip(data, found, strict=True)
-    ]
+    figures = []
+    for given, hits in zip(data, found, strict=True):
+        rows = zip(given.queries, hits.ids, strict=True)
+        grades = [([given.relevant[query].get(each, 0) for each in ids], given.relevant[query]) for query, ids in rows]
+        figures.append(100 * np.mean([ranking.ndcg_at(row, 10, [*own.values()]) for row, own in grades]))
     print(f"| {name} | {' | '.join(f'{figure:.2f}' for figure in [*figures, np.mean(figures)])} |", flush=True)
     return float(np.mean(figures))
 

