@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -52,13 +53,10 @@ def encoder(*modules: Any) -> SentenceEncoder:
 
 
 @pytest.fixture
-def _tables(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _tables() -> Iterator[None]:
     """What a test registers is forgotten behind it."""
-    monkeypatch.setattr(registry, "_own", dict(registry._own))
-    before = dict(POOLINGS)
-    yield
-    POOLINGS.clear()
-    POOLINGS.update(before)
+    with patch.dict(POOLINGS), patch.dict(registry.REGISTERED):
+        yield
 
 
 class Scaled(nn.Module):

@@ -22,7 +22,7 @@ from tests import small
 
 pytestmark = pytest.mark.filterwarnings("ignore:not every program reads this model:UserWarning")
 SENTENCES = ["a small boat", "lake"]
-# Loads two models once, and then has children save them in turn, each killed at another moment.
+# Loads two models once, and then has children save them in turn, each killed after one to three saves and some time.
 KILLER = """
 import os, random, signal, sys, time
 import numpy as np, torch
@@ -33,12 +33,16 @@ models = [SentenceEncoder(path, device="cpu") for path in sys.argv[1:3]]
 expected = [model.encode(texts) for model in models]
 models[0].save(target)
 for kill in range(40):
+    reader, writer = os.pipe()
     child = os.fork()
     if not child:
         while True:
             for model in models:
                 model.save(target)
-    time.sleep(rng.uniform(0.01, 0.4))
+                os.write(writer, b".")
+    for _ in range(rng.randint(1, 3)):
+        os.read(reader, 1)
+    time.sleep(rng.uniform(0, 0.1))
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     found = SentenceEncoder(target, device="cpu")
