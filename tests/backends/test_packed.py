@@ -151,7 +151,7 @@ def test_the_users_own_calls_are_as_ever(family: str) -> None:
             assert torch.equal(*cache)
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # Only a new process has not registered our attention.
 def test_another_process(tmp_path: Path) -> None:
     """A model that was pickled runs where transformers has not heard of our attention."""
     module = transformer("bert")

@@ -81,7 +81,7 @@ def ray() -> Any:
     found.shutdown()
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # Ray starts its servers.
 def test_ray_files(ray: Any, corpus: Path, tmp_path: Path, expected: np.ndarray) -> None:
     call = partial(encode_files, [str(corpus)], str(tmp_path / "out"), keep=["id"], actors=2)
     (corpus / ".hidden.parquet").write_bytes(b"of another program")
@@ -105,7 +105,7 @@ def test_ray_files(ray: Any, corpus: Path, tmp_path: Path, expected: np.ndarray)
         call()
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # Ray starts its servers, and an actor anew.
 def test_ray_with_an_actor_killed(ray: Any, corpus: Path, tmp_path: Path, expected: np.ndarray) -> None:
     import psutil
 
@@ -148,7 +148,7 @@ def test_ray_inputs(corpus: Path, tmp_path: Path) -> None:
         encode_files([str(corpus)], "s3://out")
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # Dask starts its workers.
 def test_dask(corpus: Path, tmp_path: Path, expected: np.ndarray) -> None:
     distributed = pytest.importorskip("distributed")
     frames = pytest.importorskip("dask.dataframe")
@@ -162,7 +162,7 @@ def test_dask(corpus: Path, tmp_path: Path, expected: np.ndarray) -> None:
     check(found["id"].to_pylist(), found["vector"].to_pylist(), expected)
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # Spark starts a JVM.
 def test_spark(corpus: Path, tmp_path: Path, expected: np.ndarray) -> None:
     sql = pytest.importorskip("pyspark.sql")
     from sbert.integrations.spark import embed

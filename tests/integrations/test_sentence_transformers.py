@@ -120,7 +120,6 @@ def test_evaluators(name: str, models: list[Any], tmp_path: Path) -> None:
     assert list(tmp_path.glob("*results.csv"))
 
 
-@pytest.mark.slow
 def test_nanobeir(models: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A repository of two data sets, as on the hub: the same names and figures, of all or of some."""
     parts = {"corpus": CORPUS, "queries": QUERIES}
@@ -261,7 +260,7 @@ def weights(model: Any) -> list[Tensor]:
     return [value.detach().clone() for value in model.state_dict().values()]
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # Their whole trainer against ours, step by step; in the snippets it runs alone.
 def test_trainer(folder: str, tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets")
     data = datasets.Dataset.from_dict(ROWS)
@@ -301,7 +300,7 @@ def test_trainer(folder: str, tmp_path: Path) -> None:
     same(ours.SentenceTransformer(str(tmp_path / "saved"), device="cpu").encode(CORPUS), model.encode(CORPUS))
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # Their whole trainer against ours, step by step; in the snippets it runs alone.
 def test_trainer_of_labels(folder: str, tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets")
     data = datasets.Dataset.from_dict({"score": [0.1, 0.9, 0.4], "sentence1": CORPUS[:3], "sentence2": CORPUS[3:]})
@@ -315,7 +314,7 @@ def test_trainer_of_labels(folder: str, tmp_path: Path) -> None:
     assert trainer.evaluate()["eval_loss"] < before
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # Their whole trainer against ours, step by step; in the snippets it runs alone.
 def test_data_sets_by_name_with_prompts(folder: str) -> None:
     datasets = pytest.importorskip("datasets")
     model = ours.SentenceTransformer(folder, device="cpu")
@@ -344,7 +343,7 @@ def test_arguments() -> None:
         ours.SentenceTransformerTrainer(None, callbacks=[1])
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # Their whole trainer against ours, step by step; in the snippets it runs alone.
 def test_old_fit(folder: str, tmp_path: Path) -> None:
     model = ours.SentenceTransformer(folder, device="cpu")
     examples = [ours.InputExample(texts=[one, other], label=i / 8) for i, (one, other) in enumerate(rows())]
@@ -371,7 +370,7 @@ def rows() -> list[tuple[str, str]]:
     return list(zip(*ROWS.values(), strict=True))
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # Their whole trainer against ours, step by step; in the snippets it runs alone.
 def test_old_fit_of_pairs_without_labels(folder: str) -> None:
     first, second = (ours.SentenceTransformer(folder, device="cpu") for _ in range(2))
     loader = ours.datasets.NoDuplicatesDataLoader([ours.InputExample(texts=row) for row in rows()], batch_size=4)
@@ -382,7 +381,7 @@ def test_old_fit_of_pairs_without_labels(folder: str) -> None:
         assert torch.equal(one, other)
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # Both libraries' scorers, their trainer included.
 def test_cross_encoder(tmp_path: Path) -> None:
     folder = str(pairs.folder(tmp_path / "scorer"))
     models = [package.CrossEncoder(folder, device="cpu") for package in BOTH]

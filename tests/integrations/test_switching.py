@@ -210,7 +210,7 @@ def test_messages_and_guide_stand_without_docstrings() -> None:
     assert subprocess.run([sys.executable, "-OO", "-c", code], check=False).returncode == 0
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # pdoc renders a page.
 def test_the_guide_is_a_page_of_the_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pdoc")
     from tests.project import render_site

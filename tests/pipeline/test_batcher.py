@@ -339,7 +339,7 @@ futures = [batcher.submit(["a small boat"] * 100_000) for _ in range(100)]  # Th
 """
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # A process that forks and ends while a batch is encoded.
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows cannot fork")
 def test_a_fork_and_an_exit_during_a_batch(tmp_path: Path) -> None:
     command = [sys.executable, "-W", "ignore", "-c", PROGRAM, str(small.bert(tmp_path))]

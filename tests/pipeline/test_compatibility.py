@@ -121,7 +121,7 @@ def test_processes_give_the_same_in_the_same_order(model: SentenceEncoder, pool:
     assert all(map(torch.equal, tokens, model.encode(TEXTS, output_value="token_embeddings")))
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # Starts workers.
 def test_a_list_of_devices(model: SentenceEncoder) -> None:
     assert np.array_equal(model.encode(TEXTS, device=["cpu", "cpu"]), model.encode(TEXTS))
     with pytest.raises(ValueError, match="devices is empty"):

@@ -72,7 +72,7 @@ def check_refused(
     return vectors is not None
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # An error at each of 200 places: some leave a state behind that others do not.
 @pytest.mark.parametrize("deterministic", [False, True])
 def test_200_random_places(deterministic: bool, folder: Path) -> None:
     model = encoder(folder)
@@ -93,7 +93,7 @@ def test_200_random_places(deterministic: bool, folder: Path) -> None:
     assert deterministic or survived > 80, survived
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # The same where memory is that of a simulated GPU.
 @pytest.mark.simulated_cuda
 def test_random_places_on_a_gpu(folder: Path) -> None:
     with simulated() as gpu:

@@ -156,7 +156,7 @@ def test_threads_share_a_pool(model: SentenceEncoder, pool: Pool) -> None:
         assert np.allclose(vectors, model.encode(part), atol=1e-6)
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # Workers import torch.
 def test_pairs_are_scored_by_a_pool(folder: Path) -> None:
     scorer = CrossEncoder(folder, device="cpu", classes=1)
     pairs = list(zip(TEXTS, reversed(TEXTS), strict=True))
@@ -214,7 +214,7 @@ def test_weights_are_shared_and_workers_end_with_the_pool() -> None:
             own.encode(TEXTS)
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # Workers that import all anew.
 def test_processes_that_are_no_forks(model: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on an accelerator, and on systems that cannot fork."""
     monkeypatch.setattr(pools, "FORKS", False)
@@ -385,7 +385,7 @@ def test_workers_end_with_their_parent(
     assert not os.listdir(tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # A program and its workers import torch.
 def test_a_script_without_a_guard(folder: Path, tmp_path: Path) -> None:
     output, errors = started(folder, _UNGUARDED, str(tmp_path / "script.py")).communicate(timeout=60)
     lines = output.splitlines()
@@ -394,7 +394,7 @@ def test_a_script_without_a_guard(folder: Path, tmp_path: Path) -> None:
     assert "Mine" in lines[2]
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # Two commands as users type them, one with workers.
 def test_commands_take_devices(folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "texts.txt"
     path.write_text("\n".join(TEXTS))

@@ -25,13 +25,13 @@ def calls_from_threads(library: str, folder: Path) -> subprocess.CompletedProces
     return done
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # 400 calls from 16 threads: fewer seldom meet.
 def test_threads_share_a_model(tmp_path: Path) -> None:
     done = calls_from_threads("sbert", tmp_path)
     assert done.stdout.split() == ["0", "0", "True"], done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # The same 400 calls, without which the test above might pass by chance.
 def test_the_test_finds_wrong_vectors(tmp_path: Path) -> None:
     """The same calls on sentence-transformers, whose threads share the tokenizer's state, or wait for it for good."""
     done = calls_from_threads("sentence_transformers", tmp_path)

@@ -121,7 +121,7 @@ def packages(statement: str) -> set[str]:
     return {name.partition(".")[0] for name in run.stdout.split()} - {"sbert"} - sys.stdlib_module_names
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # Two processes that import torch: what is imported shows in a new one alone.
 def test_imports_take_little_beside_torch() -> None:
     """How long they take: ``python -m tests.benchmarks.cold_start``."""
     assert packages("from sbert import SentenceEncoder") <= {"numpy"}

@@ -52,7 +52,7 @@ def sitting(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, s
     return root / "work", {**os.environ, "HF_HUB_CACHE": str(root / "hub"), "HF_HUB_OFFLINE": "1", "PATH": path}
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # README's program in a process of its own, with all-MiniLM-L6-v2.
 def test_the_python_blocks_run_in_order(sitting: tuple[Path, dict[str, str]]) -> None:
     work, environment = sitting
     source = "\n".join(blocks("python"))

@@ -79,7 +79,7 @@ def test_families(family: str, kind: str, tmp_path: Path, monkeypatch: pytest.Mo
     check(model, tmp_path / "exported", kind, monkeypatch)
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # torch traces the model; no cheaper test runs what was traced.
 @pytest.mark.parametrize("kind", formats.FORMATS)
 def test_every_module_and_setting(kind: str, bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     modes = [mode for mode in POOLINGS if mode in POOLING_KEYS.values()]
@@ -105,7 +105,7 @@ def test_every_module_and_setting(kind: str, bert: Path, tmp_path: Path, monkeyp
     assert "| none |" not in text
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # torch traces the model.
 def test_large_weights_have_a_file_of_their_own(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(formats, "_LARGE", 0)
     check(SentenceEncoder(bert, device="cpu"), tmp_path / "exported", "onnx", monkeypatch)
@@ -150,7 +150,7 @@ def test_what_has_no_padded_form(bert: Path, tmp_path: Path, monkeypatch: pytest
     refused(short, tmp_path, "lower_case and truncate_dim", "gguf")
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # torch traces the model.
 def test_other_vectors_leave_no_folder(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model, path = SentenceEncoder(bert, device="cpu"), tmp_path / "exported"
     monkeypatch.setattr(folder, "TOLERANCE", -1.0)
@@ -163,7 +163,7 @@ def test_other_vectors_leave_no_folder(bert: Path, tmp_path: Path, monkeypatch: 
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # torch traces the model twice.
 def test_only_exports_are_replaced_and_the_model_stays_as_it_is(bert: Path, tmp_path: Path) -> None:
     model, path = SentenceEncoder(bert, device="cpu", dtype="bfloat16"), tmp_path / "exported"
     network, before = type(model[0].network), model.encode(small.TEXTS, on_truncate="ignore")
@@ -211,7 +211,7 @@ def test_gguf(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert "not compared" in text
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # torch traces the model.
 def test_command(bert: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command.FORMATS == folder.NAMES
     path = tmp_path / "exported"

@@ -113,7 +113,6 @@ def gap(first: Any, second: Any, texts: list[str], **options: Any) -> float:
     return float(np.abs(mine - others).max())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("family", ["bert", "qwen3"])
 def test_limit_where_none_is_given(family: str, tmp_path: Path) -> None:
     folder = build(family, tmp_path / "given", limit=None)
@@ -131,7 +130,6 @@ def test_lower_case_of_a_tokenizer_in_python(tmp_path: Path) -> None:
     assert np.abs(model.encode(texts) - peer.encode(texts)).max() > 1e-2
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("family", "lower"), [("bert", False), ("roberta", True), ("t5-encoder", False)])
 def test_strange_strings(family: str, lower: bool, tmp_path: Path) -> None:
     folder = write(build(family, tmp_path / "given"), {"sentence_bert_config.json": limits(24, lower=lower)})
@@ -180,7 +178,7 @@ def test_static_embedding_with_a_baked_limit(tmp_path: Path) -> None:
     assert model.tokenizer.truncation is not None, "saving changed the tokenizer of the model"
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # Every way to pad and every pooling: each has token positions of its own.
 @pytest.mark.parametrize("mode", ["cls_token", "mean_tokens", "max_tokens", "weightedmean_tokens", "lasttoken"])
 @pytest.mark.parametrize("family", ["qwen3", "t5-encoder", "roberta"])
 def test_prompt_left_out(family: str, mode: str, tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def models(tmp_path: Path) -> list[SentenceEncoder]:
     return made
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # A fork for each change of the disk: only all of them show that none leaves half a model.
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no processes to kill")
 def test_killed_while_saving(models: list[SentenceEncoder], tmp_path: Path) -> None:
     environment = {**os.environ, "TOKENIZERS_PARALLELISM": "false"}

@@ -81,7 +81,7 @@ print(json.dumps(failures))
 """
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # Only a new process has not imported transformers yet.
 def test_threads_import_transformers_at_once(folder: Path) -> None:
     """While one imports it, as any program may, three need it: to save, for the tokenizer and for the model."""
     assert program(IMPORTING, folder) == []

@@ -161,7 +161,7 @@ def test_what_comes_while_a_save_runs_is_kept(tmp_path: Path, name: str) -> None
     assert {path.name for path in tmp_path.iterdir()} == {"model", kept.name}
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # A process that is killed at a certain line.
 def test_what_came_before_a_save_was_killed_is_kept(tmp_path: Path) -> None:
     """Between the exchange of the two folders and the removal of the old one."""
     target = tmp_path / "model"

@@ -53,7 +53,7 @@ def killed_at(step: int, work: Callable[[], object]) -> bool:
     return ended == signal.SIGKILL
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # A fork for each change of the disk: only all of them show that none is wrong.
 @pytest.mark.parametrize(
     ("name", "options"),
     [
