@@ -3,138 +3,17 @@
 from __future__ import annotations
 
 import copy
-import functools
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from sbert import Pooling, SentenceEncoder, Transformer
 from sbert.distributed import buckets as module
-from sbert.distributed.buckets import GradientBuckets, sort_unused_first
-from sbert.distributed.ranks import leave
-from sbert.losses import MultipleNegativesRankingLoss
-from sbert.training import Ranks, Signature, TrainingBatch, backward
-from tests import small
-from tests.training.helpers import pairs
-
-ROWS = [(first, second) for first, second, _ in pairs(22)]
-TINY = 2000  # Bytes of a bucket, so that there are many.
-
-
-@functools.cache
-def encoder() -> SentenceEncoder:
-    torch.manual_seed(0)
-    transformer = Transformer(small.bert_model(), small.wrapped(small.wordpiece(), 64))
-    return SentenceEncoder(transformer, Pooling("mean"), device="cpu").train()
-
-
-def sparse(model: SentenceEncoder) -> None:
-    model[0].auto_model.get_input_embeddings().sparse = True
-
-
-def half(model: SentenceEncoder) -> None:
-    model.bfloat16()
-
-
-def frozen(model: SentenceEncoder) -> None:
-    for layer in model[0].auto_model.encoder.layer[:1]:
-        layer.requires_grad_(False)
-
-
-class OnOneRank(Pooling):
-    """Multiplies by a weight on the second rank only; another weight has a gradient on none."""
-
-    def __init__(self, rank: int) -> None:
-        super().__init__("mean")
-        self.rank = rank
-        self.some = nn.Parameter(torch.full((16,), 0.5))
-        self.none = nn.Parameter(torch.ones(16))
-
-    def forward(self, tokens: Any) -> Tensor:
-        pooled: Tensor = super().forward(tokens)
-        return pooled * self.some if self.rank else pooled
-
-
-def cosine(anchor: Tensor, positive: Tensor) -> Tensor:
-    return 1 - torch.cosine_similarity(anchor, positive).mean()
-
-
-# The loss, options of backward, and what is done to the model.
-CASES: dict[str, tuple[Any, dict[str, Any], Callable[[SentenceEncoder], None]]] = {
-    "plain": (cosine, {}, lambda model: None),
-    "cached": (MultipleNegativesRankingLoss(), {"chunk_tokens": 40, "cached": True}, lambda model: None),
-    "sparse": (cosine, {"chunk_tokens": 40, "cached": True}, sparse),
-    "frozen": (cosine, {}, frozen),
-    "on one rank": (cosine, {}, lambda model: None),
-    "half": (cosine, {"chunk_tokens": 40}, half),
-}
-
-
-def gradients(name: str, ranks: Ranks, overlapping: bool) -> tuple[list[Tensor | None], list[int]]:
-    """The gradients of all parameters, and how many of them the last pass still lacked whenever a bucket was sent."""
-    loss, options, change = CASES[name]
-    model = copy.deepcopy(encoder())
-    if name == "on one rank":
-        model = SentenceEncoder(model[0], OnOneRank(ranks.rank), device="cpu").train()
-    change(model)
-    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    tokens = model.tokens(["lake"]).batch(np.arange(1))
-    summed, missing = GradientBuckets(sort_unused_first(trained, model(tokens), ranks), ranks), []
-    send = summed._send
-
-    def counted() -> None:
-        missing.append(sum(map(len, summed._missing)))
-        send()
-
-    summed._send = counted  # type: ignore[method-assign]
-    torch.manual_seed(ranks.rank)
-    batch = TrainingBatch.of(model, ROWS, Signature.of(loss), ranks=ranks)
-    for last in (False, True):  # Accumulated over two batches.
-        context = summed.overlap() if last and overlapping else None
-        backward(model, loss, batch, ranks=ranks, last_pass=context, weight=0.5, **options)
-    summed.finish()
-    return [parameter.grad for parameter in model.parameters()], missing
-
-
-def on_a_rank(rank: int, folder: Path) -> None:
-    import torch.distributed as dist
-
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
-    ranks, module._BUCKET = Ranks.join(), TINY
-    results = {name: [gradients(name, ranks, overlapping) for overlapping in (False, True)] for name in CASES}
-    torch.save(results, folder / f"{rank}.pt")
-    leave()
-
-
-@pytest.mark.slow  # Two processes import torch; nothing less shows that they send the same buckets.
-def test_two_ranks_have_the_gradients_of_a_sum_afterwards(tmp_path: Path) -> None:
-    """Bit for bit, and the same on both ranks."""
-    torch.multiprocessing.spawn(on_a_rank, (tmp_path,), nprocs=2)
-    first, second = (torch.load(tmp_path / f"{rank}.pt") for rank in range(2))
-    for name in CASES:
-        (expected, late), (overlapped, early) = first[name]
-        others = [each for each, _ in second[name]]
-        assert sum(each is not None for each in expected) > 10
-        for a, *rest in zip(expected, overlapped, *others, strict=True):
-            for b in rest:
-                assert (a is None) == (b is None)
-                assert a is None or torch.equal(a, b)
-                assert b is None or not b.is_sparse
-        assert len(early) == len(late)
-        if name == "on one rank":
-            assert overlapped[-2].abs().max() > 0
-            assert overlapped[-1] is None
-        else:
-            assert early[0] > early[-1] + 5
-            assert early[-1] < 5  # The pooler.
+from sbert.distributed.buckets import GradientBuckets
+from sbert.training import Ranks
 
 
 class Sums(Ranks):

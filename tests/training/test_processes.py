@@ -10,13 +10,15 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from sbert.distributed.buckets import GradientBuckets, sort_unused_first
 from sbert.distributed.ranks import leave
 from sbert.evaluation import SimilarityEvaluator
 from sbert.losses import SoftmaxLoss
@@ -75,8 +77,27 @@ def join(rank: int, port: int, world: int = 2) -> None:
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(world), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
 
 
+def gradients(ranks: list[int], together: Ranks, overlapping: bool = False) -> list[Tensor | None]:
+    """Those of a table with sparse gradients, of layers that both ranks use, one or none, and of a frozen one."""
+    torch.manual_seed(0)
+    names = ("both", "second", "none", "frozen")
+    model = nn.ModuleDict({"table": nn.Embedding(4, 8, sparse=True)} | {name: nn.Linear(8, 8) for name in names})
+    model["frozen"].requires_grad_(False)
+    value = torch.zeros(())
+    for rank in ranks:
+        x = model["frozen"](model["both"](model["table"](torch.tensor([rank, 2]))))
+        value = value + (model["second"](x) if rank else x).square().sum()
+    buckets = GradientBuckets(sort_unused_first(model.parameters(), value, together), together)
+    with buckets.overlap() if overlapping else nullcontext():
+        value.backward()
+    buckets.finish()
+    return [None if p.grad is None else p.grad.to_dense() for p in model.parameters()]
+
+
 def on_a_rank(rank: int, folder: Path, port: int) -> None:
     join(rank, port)
+    sums = [gradients([rank], Ranks.join(), overlapping) for overlapping in (False, True)]
+    torch.save(sums, folder / f"sums{rank}.pt")
     for name, settings in CASES.items():
         train(folder / name, **settings)
     for name in ("plain", "sharded, chunks"):  # Two ranks go on from the checkpoint of two.
@@ -119,6 +140,19 @@ def test_two_ranks_train_what_one_does(folder: Path) -> None:
         assert history(folder / f"{name} again") == history(folder / name)
         for result, value in zip(results(folder / f"{name} again"), results(folder / name), strict=True):
             assert torch.equal(result, value)
+
+
+@pytest.mark.slow  # As above.
+def test_gradients_are_summed_also_where_a_rank_has_none(folder: Path) -> None:
+    """Bit for bit the same on both ranks, summed at the end or while others are computed."""
+    expected = gradients([0, 1], Ranks())
+    for rank in range(2):
+        for result in torch.load(folder / f"sums{rank}.pt"):
+            for a, b, first in zip(result, expected, torch.load(folder / "sums0.pt")[0], strict=True):
+                assert (a is None) == (b is None) == (first is None)
+                if a is not None:
+                    torch.testing.assert_close(a, b)
+                    assert torch.equal(a, first)
 
 
 def lose(rank: int, folder: Path, port: int) -> None:
