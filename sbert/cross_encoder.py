@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from sbert import backends
-from sbert.backends import limits, packed
+from sbert.backends import packed
+from sbert.backends.network import accepts, check_limit, default_limit, vocab_size
 from sbert.batch import TokenBatch
 from sbert.evaluation.evaluator import Evaluate
 from sbert.inputs.arguments import check_positive, known_arguments_or, with_aliases, with_aliases_of
@@ -128,7 +129,7 @@ class CrossEncoder(ScorerMethods, nn.Module):
         self._compiling = None
         self._memory_limits: dict[torch.device, Any] = {}
         self._warned: set[str] = set()
-        limit = limits.default_limit(self.auto_model, self.tokenizer)
+        limit = default_limit(self.auto_model, self.tokenizer)
         self.max_seq_length = limit if max_seq_length is None else max_seq_length
         self.to(device=check_device(device or default_device())).eval()
         leave_float16(self, self.device)
@@ -160,7 +161,7 @@ class CrossEncoder(ScorerMethods, nn.Module):
     @max_seq_length.setter
     def max_seq_length(self, length: int | None) -> None:
         least = sum(self._reader().special_tokens) + 2
-        self._limit = limits.check_limit(self.auto_model, length, least)
+        self._limit = check_limit(self.auto_model, length, least)
 
     # ------------------------------------------------------------------------------------------ tokens, forward
 
@@ -170,7 +171,7 @@ class CrossEncoder(ScorerMethods, nn.Module):
         copied = self._copy
         if copied is None or copied[0] is not self.tokenizer or copied[1] != state:
             typed = "token_type_ids" in self.tokenizer.model_input_names
-            typed = typed and limits.accepts(self.auto_model, "token_type_ids")
+            typed = typed and accepts(self.auto_model, "token_type_ids")
             copied = self._copy = (self.tokenizer, state, PairTokenizer(self.tokenizer, typed))
         return copied[2]
 
@@ -184,9 +185,8 @@ class CrossEncoder(ScorerMethods, nn.Module):
             array([9])
         """
         types = getattr(self.auto_model.config, "type_vocab_size", None) or None
-        vocab_size = limits.vocab_size(self.auto_model)
         pairs = [(prompt + first, second) for first, second in pairs] if prompt else pairs
-        return tokenize_pairs(self._reader(), pairs, self.max_seq_length, vocab_size, types)
+        return tokenize_pairs(self._reader(), pairs, self.max_seq_length, vocab_size(self.auto_model), types)
 
     def forward(self, batch: TokenBatch) -> Tensor:
         if not isinstance(batch, TokenBatch):

@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
+from operator import attrgetter, methodcaller
 from typing import Any, ClassVar, cast
 
 import torch
@@ -17,9 +19,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from sbert.backends.fused import filler
 from sbert.backends.layers import Activation, Backbone, Layer, describe
-from sbert.backends.linear import Product, matrix_product, uses_onednn
+from sbert.backends.linear import Product, filler, matrix_product, uses_onednn
 from sbert.backends.network import ALL_HOOKS, has_hooks, walk
 from sbert.backends.packed import positions
 from sbert.batch import Ragged, TokenBatch
@@ -89,7 +90,7 @@ def _probability(dropout: nn.Dropout | None) -> float:
 
 def _run(layer: Layer, x: Tensor, activation: Activation, divided: list[Band], product: Product) -> Tensor:
     modules: tuple[Any, ...] = (*layer.qkv, layer.out, layer.attention_norm, *layer.up, layer.down, layer.norm)
-    weights = [weight for module in modules for weight in (module.weight, module.bias)]
+    weights = chain.from_iterable(map(attrgetter("weight", "bias"), modules))
     result: Tensor = _LayerStep.apply(x, divided, layer, activation, product, *weights)  # type: ignore[no-untyped-call]
     return result
 
@@ -103,7 +104,7 @@ class _LayerStep(torch.autograd.Function):
     ) -> Tensor:
         qw, qb, kw, kb, vw, vb, ow, ob, n1w, n1b, uw, ub, dw, db, n2w, n2b = weights
         w, b = torch.cat([qw, kw, vw]).to(x.dtype), torch.cat([qb, kb, vb]).to(x.dtype)
-        ow, ob, uw, ub, dw, db = (part.to(x.dtype) for part in (ow, ob, uw, ub, dw, db))
+        ow, ob, uw, ub, dw, db = map(methodcaller("to", x.dtype), (ow, ob, uw, ub, dw, db))
         shape = x.shape[1:]
         mixed, saved = attend_bands(divided, product(x, w, b), _probability(layer.dropout))
         out = product(mixed, ow, ob)
@@ -207,7 +208,8 @@ def bands(batch: TokenBatch, heads: int, dtype: torch.dtype) -> list[Band]:
             divided.append([run])
     result, start = [], 0
     for runs in divided:
-        lengths = torch.tensor([length for count, length in runs for _ in range(count)])
+        counts, distinct = torch.tensor(runs).T
+        lengths = distinct.repeat_interleave(counts)
         result.append(_band(start, lengths, heads, dtype))
         start = result[-1].tokens.stop
     return result
@@ -231,7 +233,8 @@ def _band(start: int, lengths: Tensor, heads: int, dtype: torch.dtype) -> Band:
 
 def _scores(runs: list[tuple[int, int]]) -> int:
     """Number of scores per head for padded rows."""
-    return sum(count for count, _ in runs) * max(length for _, length in runs) ** 2
+    counts, lengths = zip(*runs, strict=True)
+    return int(sum(counts) * max(lengths) ** 2)
 
 
 def dropout_mask(shape: torch.Size, probability: float, like: Tensor) -> Tensor | None:

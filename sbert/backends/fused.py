@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from sbert.backends.attention import attend
 from sbert.backends.layers import Backbone, Layer, OfLength, describe
-from sbert.backends.linear import choose_layout, linear
+from sbert.backends.linear import choose_layout, filler, linear
 from sbert.backends.network import has_hooks
 from sbert.backends.packed import positions
 from sbert.backends.padded import Compiling
@@ -188,14 +188,6 @@ class Fused:
             x = self._norm(x)
         x = x.to(self.dtype)
         return x if self._widen is None else self._widen(x)
-
-
-def filler(tokens: int) -> int:
-    """How many tokens are missing to the next of at most 16 numbers per power of two.
-
-    oneDNN compiles for each number of tokens, which takes as long as a small batch and memory that is not released.
-    """
-    return -tokens % (1 << max(0, tokens.bit_length() - 5))
 
 
 def _round_up(batch: TokenBatch) -> TokenBatch:

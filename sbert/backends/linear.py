@@ -76,6 +76,14 @@ def uses_onednn(dtype: torch.dtype) -> bool:
     return dtype == torch.float32 and _processor() == "AuthenticAMD" and torch._C._has_mkldnn
 
 
+def filler(tokens: int) -> int:
+    """How many tokens are missing to the next of at most 16 numbers per power of two.
+
+    oneDNN compiles for each number of tokens, which takes as long as a small batch and memory that is not released.
+    """
+    return -tokens % (1 << max(0, tokens.bit_length() - 5))
+
+
 def matrix_product(dtype: torch.dtype, device_type: str = "cpu") -> Product:
     """The function x W' + b of x, W and b or None, without a graph, of matrices that may be transposed views."""
     if device_type != "cpu" or not uses_onednn(dtype):

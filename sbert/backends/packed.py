@@ -8,8 +8,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from sbert.backends import huggingface, limits
+from sbert.backends import huggingface
 from sbert.backends.attention import attend
+from sbert.backends.network import accepts, position_table, without_cache
 from sbert.batch import TokenBatch
 
 # Name of this attention in transformers.
@@ -45,7 +46,7 @@ class Packed:
     def forward(self, batch: TokenBatch) -> Tensor:
         """Vectors of all tokens from the last layer. Shape: (tokens, dim)."""
         network = self._network
-        table = limits.position_table(network)
+        table = position_table(network)
         windows: list[int | None] = []  # Of each layer.
         # A mask with four dimensions is passed on unchanged. It is not used: if it were, all outputs would be NaN.
         unused = torch.full((1, 1, 1, 1), torch.nan, dtype=network.dtype, device=batch.ids.device)
@@ -56,7 +57,7 @@ class Packed:
             sbert_rows=batch,
             sbert_windows=windows,
             **({} if batch.types is None else {"token_type_ids": batch.types[None]}),
-            **limits.without_cache(network),
+            **without_cache(network),
         )
         if not any(windows) and _has_windows(network.config):  # Short texts do not show it.
             raise NotImplementedError("it does not tell its attention how far to look")
@@ -87,7 +88,7 @@ def _foreign(network: Any) -> str | None:
     layers = sorted(set(getattr(network.config, "layer_types", None) or ()) - _LAYERS)
     if layers:
         return f"{name} has layers of {layers[0]}"
-    return None if limits.accepts(network, "position_ids") else f"{name} takes no positions"
+    return None if accepts(network, "position_ids") else f"{name} takes no positions"
 
 
 def _has_windows(config: Any) -> bool:

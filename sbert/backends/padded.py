@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Protocol
 import torch
 from torch import Tensor
 
-from sbert.backends import limits
+from sbert.backends.network import position_limit, vocab_size, without_cache
 from sbert.batch import TokenBatch
 
 # Options of ``torch.compile``; None to run without it.
@@ -69,15 +69,15 @@ class Padded:
     def _arguments(self, batch: TokenBatch) -> tuple[dict[str, Any], int]:
         """Arguments of the network, and the padded length."""
         network = self._network
-        padding, vocab = getattr(network.config, "pad_token_id", None) or 0, limits.vocab_size(network)
+        padding, vocab = getattr(network.config, "pad_token_id", None) or 0, vocab_size(network)
         padding = padding if vocab is None or padding < vocab else 0  # No token attends to it.
         rows, longest = batch.rows, max(1, batch.longest)  # No model takes rows without tokens.
         if batch.ids.device.type == "mps":
-            rows, longest = bucket(rows, longest, limits.position_limit(network))
+            rows, longest = bucket(rows, longest, position_limit(network))
         ids, mask = batch.padded(fill=padding, rows=rows, longest=longest)
         full = len(batch.ids) == mask.numel()
         mask[:, 0] = True  # Attention over nothing is NaN, which would reach the gradients: so empty rows have padding.
-        arguments = {"input_ids": ids, "attention_mask": None if full else mask.long(), **limits.without_cache(network)}
+        arguments = {"input_ids": ids, "attention_mask": None if full else mask.long(), **without_cache(network)}
         if batch.types is not None:
             types = replace(batch, values=batch.types, types=None)
             arguments["token_type_ids"] = types.padded(rows=rows, longest=longest)[0]

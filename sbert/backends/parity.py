@@ -11,9 +11,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from sbert.backends import limits
 from sbert.backends.layers import describe
-from sbert.backends.network import ALL_HOOKS
+from sbert.backends.network import ALL_HOOKS, position_limit, vocab_size
 from sbert.backends.padded import Backend, Padded
 from sbert.batch import TokenBatch
 from sbert.storage.files import is_failure, one_line
@@ -83,7 +82,7 @@ def tolerance(dtype: torch.dtype, device: torch.device) -> float:
 
 def probe(network: Any, device: torch.device) -> TokenBatch:
     """Rows of different lengths, most of whose tokens stand behind others that they must not attend to."""
-    longest, vocab = min(40, limits.position_limit(network) or 40), limits.vocab_size(network) or 100
+    longest, vocab = min(40, position_limit(network) or 40), vocab_size(network) or 100
     return probe_of((max(1, longest // 4), 1, longest), vocab, device)
 
 

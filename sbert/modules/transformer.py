@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 from sbert import backends
-from sbert.backends import huggingface, limits, minimal_bert, packed
+from sbert.backends import huggingface, minimal_bert, packed
 from sbert.backends.minimal_bert import BertModel, PlainTokenizer
-from sbert.backends.network import has_hooks
+from sbert.backends.network import check_limit, default_limit, has_hooks, position_limit, vocab_size
 from sbert.batch import TokenBatch, TokenEmbeddings
 from sbert.inputs.arguments import known_arguments, warn
 from sbert.modules.tokenizer import FastTokenizer, SlowTokenizer, Tokenizing
@@ -85,7 +85,7 @@ class Transformer(Tokenizing, nn.Module):
         self._tokenizer: Any = tokenizer
         self.lower_case: bool = lower_case
         self._copy: tuple[tuple[Any, int], FastTokenizer | SlowTokenizer] | None = None
-        self._limit = limits.default_limit(model, tokenizer)
+        self._limit = default_limit(model, tokenizer)
         if not isinstance(model, BertModel):
             packed.adopt(model)
         if max_seq_length is not None:
@@ -149,7 +149,7 @@ class Transformer(Tokenizing, nn.Module):
     def vocab_size(self) -> int | None:
         """Number of tokens in the embedding table; None without a table."""
         network: Any = self._modules["auto_model"]
-        return network.config.vocab_size if isinstance(network, BertModel) else limits.vocab_size(network)
+        return network.config.vocab_size if isinstance(network, BertModel) else vocab_size(network)
 
     @property
     def padding_reason(self) -> str | None:
@@ -163,11 +163,11 @@ class Transformer(Tokenizing, nn.Module):
 
     @max_seq_length.setter
     def max_seq_length(self, length: int | None) -> None:
-        self._limit = limits.check_limit(self.network, length, sum(self.special_tokens) + 1)
+        self._limit = check_limit(self.network, length, sum(self.special_tokens) + 1)
 
     def limit_to(self, length: int) -> None:
         """Set ``max_seq_length`` to the value of a folder, or to the number of positions if that is smaller."""
-        positions = limits.position_limit(self.network) or length
+        positions = position_limit(self.network) or length
         if length > positions:
             warn(f"max_seq_length={length} exceeds the {positions} positions of the model; {positions} is used")
         self.max_seq_length = min(length, positions)

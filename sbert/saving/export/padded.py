@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sbert.backends import huggingface, limits
+from sbert.backends import huggingface
+from sbert.backends.network import accepts, without_cache
 from sbert.modules import Dense, Dropout, LayerNorm, Normalize, Pooling, Transformer
 from sbert.saving.format import POOLING_KEYS
 
@@ -58,13 +59,13 @@ class PaddedEncoder(nn.Module):
         self.rest: nn.Sequential = nn.Sequential(*steps)
         self.truncate_dim: int | None = model.truncate_dim
         typed = (getattr(self.network.config, "type_vocab_size", 0) or 0) > 1
-        typed = typed and limits.accepts(self.network, "token_type_ids")
+        typed = typed and accepts(self.network, "token_type_ids")
         self.inputs: tuple[str, ...] = ("input_ids", "attention_mask", *(["token_type_ids"] if typed else []))
         self.eval().requires_grad_(False)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
         types = {} if token_type_ids is None else {"token_type_ids": token_type_ids}
-        options = {**types, **limits.without_cache(self.network)}
+        options = {**types, **without_cache(self.network)}
         tokens = self.network(input_ids=input_ids, attention_mask=attention_mask, **options).last_hidden_state
         tokens = tokens.masked_fill(attention_mask[:, :, None] == 0, 0)  # (rows, longest, dim)
         mask = attention_mask.to(tokens.dtype)
