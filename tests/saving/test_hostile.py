@@ -19,7 +19,7 @@ from sbert import Dense, Normalize, Pooling, SentenceEncoder, StaticEmbedding, T
 from sbert.modules.tokenizer import FastTokenizer
 from tests import pairs, small
 from tests.backends.test_families import build
-from tests.contract.test_damage import replace_value
+from tests.contract.damage import replace_value
 from tests.memory import STATUS
 from tests.saving import hostile
 from tests.saving.hostile import values

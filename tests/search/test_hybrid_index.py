@@ -346,16 +346,21 @@ def test_killed_during_changes(tmp_path: Path, quick: None) -> None:
     model.encode_document = lambda texts: np.full((len(texts), 256), float(texts[0].split()[1]))  # type: ignore
     HybridIndex(model, tmp_path / "index").add(["version 1"] * 500, ids)
 
-    def change() -> None:
+    def change(output: int) -> None:
         index = HybridIndex(model, tmp_path / "index")
         for version in count(2):
+            os.write(output, b".")
             index.update([f"version {version}"] * 500, ids)
 
     for _ in range(8):
-        child = in_child(change)
-        time.sleep(chance.uniform(0.05, 0.2))
+        source, output = os.pipe()
+        child = in_child(partial(change, output))
+        for _ in range(chance.randint(1, 4)):
+            os.read(source, 1)
+        time.sleep(chance.uniform(0, 0.05))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
+        os.close(source), os.close(output)
         index = HybridIndex(model, tmp_path / "index")
         [found] = index.search("version", 500)
         versions.add(found[0].text)

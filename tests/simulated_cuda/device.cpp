@@ -292,6 +292,8 @@ struct SimulatedHooks final : HOOKS {
   c10::DeviceIndex getCurrentDevice() const override { return current; }
   void setCurrentDevice(c10::DeviceIndex device) const override { current = device; }
   c10::Allocator* getCUDADeviceAllocator() const { return &memory; }
+  long versionCuDNN() const { return 0; }  // Asked by a torch that is built with CUDA.
+  long versionRuntimeCuDNN() const { return 0; }
   c10::Allocator* getPinnedMemoryAllocator() const override { return &pinned_memory; }
   bool isPinnedPtr(const void* data) const override { return is_pinned(data); }
   c10::Device getDeviceFromPtr(void*) const override { return c10::Device(c10::DeviceType::SIMULATED, current); }
