@@ -10,9 +10,7 @@ import numpy as np
 import pytest
 
 from sbert import Pooling, SentenceEncoder, Transformer
-from sbert.losses import MultipleNegativesRankingLoss, TripletLoss
 from sbert.search import mine_hard_negatives
-from sbert.training import Rows
 from tests import small
 
 # Some anchors have no negatives.
@@ -101,17 +99,6 @@ def test_an_anchor_with_several_positives(encoder: SentenceEncoder) -> None:
             for anchor, positive in pairs
             for text in expected[anchor][:3]
         ]
-
-
-def test_rows_fit_a_trainer(encoder: SentenceEncoder) -> None:
-    given = [{"anchor": anchor, "positive": positive} for anchor, positive in PAIRS]
-    triplets = mine_hard_negatives(encoder, given, CORPUS)
-    assert list(triplets[0]) == ["anchor", "positive", "negative"]
-    Rows(triplets, TripletLoss())
-    wide = mine_hard_negatives(encoder, iter(PAIRS), iter(CORPUS), negatives=2)
-    assert list(wide[0]) == ["anchor", "positive", "negative_1", "negative_2"]
-    assert [row["negative_1"] for row in wide] == [row["negative"] for row in triplets]
-    Rows(wide, MultipleNegativesRankingLoss())
 
 
 def test_at_random(encoder: SentenceEncoder) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import os
-from collections.abc import Iterator
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -16,6 +14,7 @@ import torch
 
 from sbert.pipeline.quantization import calibrate, quantize
 from sbert.search import BM25, Index, semantic_search
+from tests.vector_files.samples import fill_disk
 
 
 def vectors(rows: int, dim: int = 12, seed: int = 0) -> np.ndarray:
@@ -172,21 +171,13 @@ def test_what_is_empty_or_does_not_fit(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", [Index, BM25])
 def test_a_full_disk_leaves_the_old_folder(kind: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At each of the moments at which something is written for good."""
-    index, given, sync = kind(), vectors(2) if kind is Index else ["a", "b"], os.fsync
+    index, given = kind(), vectors(2) if kind is Index else ["a", "b"]
     index.add(given)
     index.save(tmp_path / "index")
     index.add(given)
     for room in count():
-        left = iter(range(room))
-
-        def full(descriptor: int, left: Iterator[int] = left) -> None:
-            if next(left, None) is None:
-                raise OSError(errno.ENOSPC, "No space left on device")
-            sync(descriptor)
-
-        monkeypatch.setattr(os, "fsync", full)
-        with suppress(OSError):
+        with monkeypatch.context() as patch, suppress(OSError):
+            fill_disk(patch, room)
             index.save(tmp_path / "index")
             break
         assert len(kind.load(tmp_path / "index")) == 2

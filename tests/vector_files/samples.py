@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 from collections.abc import Callable, Iterator
@@ -50,3 +51,15 @@ def in_child(work: Callable[[], object]) -> int:
         finally:
             os._exit(1)
     return child
+
+
+def fill_disk(patch: pytest.MonkeyPatch, room: int) -> None:
+    """Let so many more calls of ``fsync`` succeed, and no others."""
+    left, sync = iter(range(room)), os.fsync
+
+    def full(descriptor: int) -> None:
+        if next(left, None) is None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        sync(descriptor)
+
+    patch.setattr(os, "fsync", full)

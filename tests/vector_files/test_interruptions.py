@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import random
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from sbert.data import Texts
 from sbert.modules import WordEmbeddings
 from sbert.vector_files import status, write
 from tests.benchmarks.damaged_files import run as damage_files
-from tests.vector_files.samples import ROWS, STRIPE, TEXTS, contents, encode, in_child, stop
+from tests.vector_files.samples import ROWS, STRIPE, TEXTS, contents, encode, fill_disk, in_child, stop
 
 
 def without_manifests(folder: Path) -> dict[str, bytes]:
@@ -210,25 +210,14 @@ def test_another_call(words: SentenceEncoder, tmp_path: Path, change: dict[str, 
 def test_a_full_disk(words: SentenceEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """At each of the moments at which something is written for good."""
     encode(words, tmp_path / f"whole-{name}")
-    sync, failed = os.fsync, True
-    for room in range(100):
-        left = [room]
-
-        def full(descriptor: int, left: list[int] = left) -> None:
-            left[0] -= 1
-            if left[0] < 0:
-                raise OSError(errno.ENOSPC, "No space left on device")
-            sync(descriptor)
-
+    for room in count():
         with monkeypatch.context() as patch:
-            patch.setattr(os, "fsync", full)
+            fill_disk(patch, room)
             try:
                 encode(words, tmp_path / name)
-                failed = False
+                break
             except OSError as error:
                 assert "is full; what was encoded is kept: free some space" in str(error)
-        if not failed:
-            break
         encode(words, tmp_path / name)
         assert (tmp_path / name).read_bytes() == (tmp_path / f"whole-{name}").read_bytes()
         assert sorted(os.listdir(tmp_path)) == [name, f"whole-{name}"]

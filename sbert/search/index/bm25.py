@@ -177,8 +177,9 @@ class BM25:
         result = np.zeros(len(self._ids.ids), np.float32)
         if not self._numbers:
             return result
-        with _BUILDING:
-            scores = self._scores = self._scores or self._build()
+        if (scores := self._scores) is None:
+            with _BUILDING:
+                scores = self._scores = self._scores or self._build()
         for term, count in Counter(terms).items():
             if (number := self._numbers.get(term)) is not None:
                 part = slice(*scores.starts[number : number + 2])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
@@ -23,7 +25,6 @@ from sbert.search.index.files import Id, Positions
 from sbert.search.index.fusion import CANDIDATES, WEIGHTS, Reranker, Result, fuse_checked, rerank_results
 from sbert.search.index.index import IndexHits
 from sbert.search.index.passages import Passages, Where
-from sbert.storage.processes import Lock
 from sbert.vector_files.fingerprint import digest_of_model
 
 
@@ -66,7 +67,8 @@ class HybridIndex:
         check_model("model", model, "the folder")
         BM25(language=language)
         self.model: SentenceEncoder = model
-        self._lock = Lock()
+        # One per process, as a fork copies a lock that another thread holds.
+        self._locks: defaultdict[int, threading.RLock] = defaultdict(threading.RLock)
         settings = {"language": language, **_settings(model)}
         counts = dict.fromkeys(("change", "removals", "documents", "passages", "checksum", "next_row", "next_id"), 0)
         self._documents = Documents(None if folder is None else Path(folder), {**settings, **counts, "dim": None})
@@ -80,11 +82,11 @@ class HybridIndex:
         self._loaded: Passages | None = None
 
     def __len__(self) -> int:
-        with self._lock, self._documents.transaction():
+        with self._locks[os.getpid()], self._documents.transaction():
             return len(self._follow().rows)
 
     def __contains__(self, identity: object) -> bool:
-        with self._lock, self._documents.transaction():
+        with self._locks[os.getpid()], self._documents.transaction():
             return identity in self._follow().ids
 
     def close(self) -> None:
@@ -153,7 +155,7 @@ class HybridIndex:
             OSError: As of ``add``.
             TypeError: If ``ids`` is a single id, or an id is neither an integer nor a string.
         """
-        with self._lock, self._documents.transaction("IMMEDIATE"):
+        with self._locks[os.getpid()], self._documents.transaction("IMMEDIATE"):
             loaded = self._follow()
             remaining = loaded.ids.remaining(ids)
             if remaining is not None:
@@ -163,12 +165,12 @@ class HybridIndex:
         texts = list(rows_of(documents, "documents"))
         given = list(ids) if isinstance(ids, Iterable) and not isinstance(ids, (str, bytes)) else ids
         notes = None if metadata is None else metadata_json(metadata, len(texts))
-        with self._lock, self._documents.transaction():
+        with self._locks[os.getpid()], self._documents.transaction():
             self._follow().new_ids(given, len(texts), replaces)  # Encoding takes time, so errors come first.
         if not texts:
             return
         spans, vectors = self._encode(texts, chunk)
-        with self._lock, self._documents.transaction("IMMEDIATE"):
+        with self._locks[os.getpid()], self._documents.transaction("IMMEDIATE"):
             loaded = self._follow()
             names, replaced = loaded.new_ids(given, len(texts), replaces)
             kinds = loaded.kinds[replaced].tolist()
@@ -268,7 +270,7 @@ class HybridIndex:
         if not asked:
             return []
         vectors = None if by == "lexical" else np.asarray(self.model.encode_query(asked), np.float32)
-        with self._lock:
+        with self._locks[os.getpid()]:
             with self._documents.transaction():
                 loaded = self._follow(lexical=by != "dense")
             allowed = loaded.allowed(where)
