@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,49 +18,10 @@ import numpy as np
 import pytest
 
 from sbert import Dense, Normalize, Pooling, SentenceEncoder, Transformer, __version__
-from sbert.cli.main import main
-from tests import small
+from tests.cli.conftest import TEXTS, Run
 
-TEXTS = ["a small boat", "the red fox runs", "", "the red fox runs", "one two three", "nobody rows it home"]
+LINES = ["", *TEXTS]
 LONG = "one two three four five six seven eight nine ten " * 20
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small model with prompts, saved with its reference vectors."""
-    root = tmp_path_factory.mktemp("models")
-    prompts = {"query": "seven green hills: ", "document": ""}
-    small.bert(root / "bert")
-    encoder = SentenceEncoder(Transformer(root / "bert"), Pooling("mean"), prompts=prompts, device="cpu")
-    encoder.save(root / "small")
-    return root / "small"
-
-
-@pytest.fixture(scope="module")
-def model(folder: Path) -> SentenceEncoder:
-    return SentenceEncoder(folder, device="cpu")
-
-
-@pytest.fixture
-def texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file of texts, in the folder where the test runs."""
-    monkeypatch.chdir(tmp_path)
-    path = tmp_path / "texts.txt"
-    path.write_text("".join(f"{text}\n" for text in TEXTS), encoding="utf-8")
-    return path
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs a command in this process; gives its exit code and what it wrote to stdout and stderr."""
-
-    def call(*words: object) -> tuple[int, str, str]:
-        code = main([str(word) for word in words])
-        written = capsys.readouterr()
-        return code, written.out, written.err
-
-    return call
 
 
 def start(*words: object, **options: Any) -> subprocess.Popen[bytes]:
@@ -84,23 +44,23 @@ def start(*words: object, **options: Any) -> subprocess.Popen[bytes]:
 def test_encode_equals_the_method(
     folder: Path, model: SentenceEncoder, texts: Path, run: Run, words: str, options: dict[str, Any]
 ) -> None:
-    expected = model.encode(TEXTS, **options)
-    said = f"v.npy: 6 vectors of {expected.shape[1]} {expected.dtype}\n"
+    expected = model.encode(LINES, **options)
+    said = f"v.npy: 13 vectors of {expected.shape[1]} {expected.dtype}\n"
     assert run("encode", folder, texts, "-o", "v.npy", *words.split()) == (0, said, "")
     assert np.array_equal(np.load("v.npy"), expected)
     assert np.load("v.npy").dtype == expected.dtype
     # The options have an effect, or the comparison above would show nothing.
-    assert not options or not np.array_equal(expected, model.encode(TEXTS))
+    assert not options or not np.array_equal(expected, model.encode(LINES))
 
 
 def test_encode_standard_input_and_nothing(
-    folder: Path, model: SentenceEncoder, texts: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+    folder: Path, texts: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lines = [*(json.dumps({"body": text}) for text in TEXTS)]
+    lines = [*(json.dumps({"body": text}) for text in LINES)]
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO("\r\n".join(lines).encode())))
     words = ["--format", "jsonl", "--column", "body", "--quiet", "--dtype", "bfloat16"]
     assert run("encode", folder, "-", "-o", "v.npy", *words) == (0, "", "")
-    expected = SentenceEncoder(folder, device="cpu", dtype="bfloat16").encode(TEXTS)
+    expected = SentenceEncoder(folder, device="cpu", dtype="bfloat16").encode(LINES)
     assert np.array_equal(np.load("v.npy"), expected)
     texts.write_text("", encoding="utf-8")
     assert run("encode", folder, texts, "-o", "none.npy")[0] == 0
@@ -120,10 +80,11 @@ def test_truncated_texts_are_a_warning_of_one_line(folder: Path, texts: Path, ru
 
 
 def test_similarity_is_a_number_or_a_matrix(folder: Path, model: SentenceEncoder, run: Run) -> None:
-    vectors = model.encode([TEXTS[0], TEXTS[1], TEXTS[4]])
+    vectors = model.encode(TEXTS[:3])
     expected = model.similarity(vectors, vectors)
     assert run("similarity", folder, *TEXTS[:2]) == (0, f"{expected[0, 1]:.4f}\n", "")
-    said = run("similarity", folder, TEXTS[0], TEXTS[1], TEXTS[4])[1]
+    # Words may stand behind options.
+    said = run("similarity", folder, TEXTS[0], "--dtype", "auto", *TEXTS[1:3])[1]
     shown = [[float(score) for score in row.split()] for row in said.splitlines()]
     np.testing.assert_allclose(shown, expected, atol=5.1e-5)
     assert abs(expected[0, 1]) < 0.9999
@@ -153,7 +114,7 @@ def test_info_for_programs(folder: Path, model: SentenceEncoder, run: Run) -> No
     assert code == 0
     assert len(facts["modules"]) == 2
     assert facts["parameters"] == sum(parameter.numel() for parameter in model.parameters())
-    assert facts["prompts"] == {"query": "seven green hills: ", "document": ""}
+    assert facts["prompts"] == {"query": "seven green hills: ", "document": "the lake: "}
     assert (facts["default_prompt_name"], facts["dtype"]) == (None, "bfloat16")
     assert facts["versions"]["sbert"] == version("sbert")
     # bfloat16 moves the vectors by more than verify's tolerance.
@@ -183,6 +144,46 @@ def test_info_for_programs(folder: Path, model: SentenceEncoder, run: Run) -> No
         ("encode MODEL texts.txt -o v.npy --device abacus", "abacus"),
         ("encode MODEL texts.txt", "the following arguments are required: -o/--output; see sbert encode --help"),
         ("encode MODEL texts.txt -o v.npy --format xml", "invalid choice: 'xml'"),
+        ("encode MODEL texts.txt -o v.npy more", "more does not exist; name a file, or - for standard input"),
+        ("encode -o v.npy", "there is no file of texts; pass [MODEL] FILE"),
+        ("encode texts.txt -o v.npy --shard 4/4", "'4/4' is not a valid shard; shards are counted from 0: 0/4, 1/4"),
+        ("encode texts.txt -o v.npy --shard 1", "'1' is not a valid shard"),
+        ("encode texts.txt -o v.npy --shard -1/4", "expected one argument"),
+        ("encode texts.txt -o v.npy --batch-tokens many", "'many' is not possible; pass a whole number"),
+        ("encode texts.txt -o v.npy --keep id,,title", "has an empty name"),
+        ("encode texts.txt -o v.npy --actors 2", "--actors is for --ray"),
+        ("encode texts.txt -o v --ray --shard 0/2", "--shard has no meaning with --ray"),
+        ("encode texts.txt -o v --ray --no-resume", "--no-resume has no meaning with --ray"),
+        ("encode texts.txt -o v.npy --device cpu --devices cpu,cpu", "--device and --devices both name devices"),
+        ("encode none/*.csv -o v.npy", "no file matches none/*.csv"),
+        ("encode rows.jsonl -o v.npy", "rows.jsonl, line 1: an object where a text is expected; name the column"),
+        ("encode rows.jsonl -o v.npy --column text", "rows.jsonl, line 1: no key 'text'; the keys are id, body"),
+        ("encode rows.jsonl -o v.parquet --column body --keep url", "line 1: no key 'url'; the keys are id, body"),
+        ("encode MODEL rows.jsonl -o v.npy --column body --keep id", "has no room for the columns id; name a .parquet"),
+        ("search MODEL none.txt lake", "error: 'none.txt': file not found; pass [MODEL] FILE QUERY"),
+        ("search MODEL texts.txt", "there is no query after texts.txt"),
+        ("search MODEL texts.txt - lake", "pass it once"),
+        ("search MODEL empty.txt lake", "empty.txt contains no text"),
+        ("search MODEL texts.txt lake --column a", "has no column 'a'"),
+        ("search MODEL texts.txt lake --top-k 0", "--top-k: '0' is not possible; pass a whole number of at least 1"),
+        ("search MODEL texts.txt lake --threshold nan", "'nan' is not a finite number"),
+        ("search MODEL texts.txt lake --precision int3", "invalid choice: 'int3'"),
+        ("search MODEL texts.txt lake -o no/out.txt", "the folder no does not exist; create it"),
+        ("search ./none texts.txt lake", "none does not exist; pass a model's folder"),
+        ("search texts.txt lake --language english", "--language is for words; pass --hybrid or --words, too"),
+        ("search texts.txt lake --words --language x", "language='x' is unknown; pass one of 'arabic'"),
+        ("search texts.txt lake --words --hybrid", "argument --hybrid: not allowed with argument --words"),
+        ("search MODEL texts.txt lake --words", "leave out the model"),
+        ("cluster MODEL texts.txt -k 3", "--method community takes --threshold and --min-size, and no -k"),
+        ("cluster MODEL texts.txt --threshold 2", "--threshold 2.0 is not a cosine; pass -1 to 1"),
+        ("cluster MODEL texts.txt --method kmeans", "takes the number of clusters, -k, and no --threshold"),
+        ("cluster MODEL texts.txt --method kmeans -k 13", "clusters=13 exceeds the 12 vectors; pass at most 12"),
+        ("cluster MODEL texts.txt --method kmeans -k 3 --min-size 2", "no --threshold or --min-size"),
+        ("cluster MODEL texts.txt --method agglomerative", "takes either the number of clusters, -k, or --threshold"),
+        ("map texts.txt -o no/map.html", "the folder no does not exist; create it"),
+        ("map texts.txt -o .", ". is a folder; name a file"),
+        ("map texts.txt -o map.html --clusters -1", "argument --clusters: '-1' is not possible"),
+        ("map texts.txt -o map.html --method som", "invalid choice: 'som'"),
         ("similarity MODEL one", "one text cannot be compared; pass two or more"),
         ("info texts.txt", "texts.txt is a file"),
         ("info no-such-model", "or pass a model's folder: 'no-such-model' is not a folder"),
@@ -197,6 +198,8 @@ def test_errors_are_one_line_and_leave_what_was_there(
     here = texts.parent
     (here / "table.tsv").write_text("id\ttext\n1\tone\n", encoding="utf-8")
     (here / "latin.txt").write_bytes(b"one\ncaf\xe9\n")
+    (here / "empty.txt").write_text("\n  \n", encoding="utf-8")
+    (here / "rows.jsonl").write_text('{"id": 1, "body": "a text"}\n', encoding="utf-8")
     (here / "long.txt").write_text(f"short\n{LONG}\n", encoding="utf-8")
     (here / "v.npy").write_bytes(b"older")
     before = sorted(here.iterdir())

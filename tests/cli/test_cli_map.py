@@ -12,27 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sbert import Normalize, Pooling, SentenceEncoder, Transformer
-from sbert.cli.main import main
 from sbert.search import topic_words
-from tests import small
+from tests.cli.conftest import TEXTS, Run
 
-TEXTS = [f"{text} {number}" for number in ("one", "two", "three") for text in small.CORPUS]
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> str:
-    folder = tmp_path_factory.mktemp("map") / "model"
-    reader = Transformer(small.bert_model(), small.wrapped(small.wordpiece(), 64))
-    SentenceEncoder(reader, Pooling("mean"), Normalize(), device="cpu").save(folder)
-    return str(folder)
-
-
-@pytest.fixture
-def texts(tmp_path: Path) -> Path:
-    path = tmp_path / "texts <b>.txt"
-    path.write_text("\n".join([*TEXTS, "", "  "]), encoding="utf-8")
-    return path
+TITLE = "texts <b>.txt"
 
 
 def data(page: Path) -> dict[str, Any]:
@@ -43,11 +26,10 @@ def data(page: Path) -> dict[str, Any]:
     return {**values, "points": points, "labels": np.frombuffer(base64.b64decode(values["labels"]), "<i4")}
 
 
-def test_a_page_of_a_file(model: str, texts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    page = tmp_path / "map.html"
+def test_a_page_of_a_file(folder: Path, texts: Path, run: Run) -> None:
+    page, texts = texts.with_name("map.html"), texts.rename(texts.with_name(TITLE))
     page.write_text("old", encoding="utf-8")
-    assert main(["map", model, str(texts), "-o", str(page), "--clusters", "4"]) == 0
-    assert capsys.readouterr().out == f"{page}: 12 texts, laid out by t-SNE\n"
+    assert run("map", folder, texts, "-o", page, "--clusters", "4")[1] == f"{page}: 12 texts, laid out by t-SNE\n"
     found = data(page)
     assert found["texts"] == TEXTS
     sizes = np.bincount(found["labels"])
@@ -57,46 +39,26 @@ def test_a_page_of_a_file(model: str, texts: Path, tmp_path: Path, capsys: pytes
     assert len(sizes) == 4
     assert (np.diff(sizes) <= 0).all()
     assert np.abs(found["points"]).max() == pytest.approx(1, abs=1e-6)
-    (tmp_path / "ordinary").touch()
-    assert page.stat().st_mode == (tmp_path / "ordinary").stat().st_mode
-    (tmp_path / "ordinary").unlink()
+    assert page.stat().st_mode == texts.stat().st_mode
     assert "<title>texts &lt;b&gt;.txt</title>" in page.read_text(encoding="utf-8")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["map.html", texts.name]
-    assert main(["map", model, str(texts), "-o", str(page), "--clusters", "0", "--title", "T", "--quiet"]) == 0
-    assert capsys.readouterr().out == ""
+    assert sorted(path.name for path in page.parent.iterdir()) == ["map.html", TITLE]
+    assert run("map", folder, texts, "-o", page, "--clusters", "0", "--title", "T", "--quiet") == (0, "", "")
     assert (data(page)["names"], set(data(page)["labels"])) == ([], {-1})
 
 
-def test_without_scikit_learn(
-    model: str, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_scikit_learn(folder: Path, texts: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("sklearn.cluster", "sklearn.manifold"):
         monkeypatch.setitem(sys.modules, name, None)
-    page = tmp_path / "map.html"
-    assert main(["map", model, str(texts), "-o", str(page)]) == 0
-    assert data(page)["names"] == []
-    assert main(["map", model, str(texts), "-o", str(page), "--clusters", "3"]) == 2
-    assert 'pip install "sbert[cluster]"' in capsys.readouterr().err
+    assert run("map", folder, texts, "-o", "map.html")[0] == 0
+    assert data(Path("map.html"))["names"] == []
+    code, _, error = run("map", folder, texts, "-o", "map.html", "--clusters", "3")
+    assert (code, 'pip install "sbert[cluster]"' in error) == (2, True)
 
 
-def test_errors_leave_the_old_page(
-    model: str, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    page, empty = tmp_path / "map.html", tmp_path / "empty.txt"
-    page.write_text("old", encoding="utf-8")
-    empty.write_text("\n \n", encoding="utf-8")
-    for words, message in (
-        ([str(texts), "-o", str(tmp_path / "no" / "map.html")], "the folder .* does not exist; create it"),
-        ([str(texts), "-o", str(tmp_path)], "is a folder; name a file"),
-        ([str(texts), "-o", str(page), "--clusters", "-1"], "argument --clusters: '-1' is not possible"),
-        ([str(texts), "-o", str(page), "--method", "som"], "invalid choice: 'som'"),
-        ([str(empty), "-o", str(page)], "contains no text"),
-        ([str(tmp_path / "none.txt"), "-o", str(page)], "none.txt does not exist"),
-    ):
-        assert main(["map", model, *words]) == 2
-        assert re.search(message, capsys.readouterr().err)
+def test_a_full_disk_leaves_the_old_page(folder: Path, texts: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("map.html").write_text("old", encoding="utf-8")
     monkeypatch.setattr("sbert.storage.files.os.fsync", lambda _: (_ for _ in ()).throw(OSError("no room")))
-    assert main(["map", model, str(texts), "-o", str(page)]) == 2
-    assert "no room" in capsys.readouterr().err
-    assert page.read_text(encoding="utf-8") == "old"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["empty.txt", "map.html", texts.name]
+    code, _, error = run("map", folder, texts, "-o", "map.html")
+    assert (code, "no room" in error) == (2, True)
+    assert Path("map.html").read_text(encoding="utf-8") == "old"
+    assert sorted(path.name for path in texts.parent.iterdir()) == ["map.html", texts.name]
