@@ -87,8 +87,7 @@ def test_a_table_for_people(folder: Path, corpus: Path, run: Run) -> None:
     found = records(run(folder, corpus, "lake", "--top-k", "2", "--json")[1])
     table = "".join(f"{each['score']:8.4f}  {each['row']}  {each['text']}\n" for each in found)
     assert run(folder, corpus, "lake", "--top-k", "2") == (0, table, "")
-    both = run(folder, corpus, "lake", "lake", "--top-k", "2")[1]
-    assert both == f"lake\n{table}\nlake\n{table}"
+    assert run(folder, corpus, "lake", "lake", "--top-k", "2")[1] == f"lake\n{table}\nlake\n{table}"
 
 
 def test_a_threshold(folder: Path, corpus: Path, run: Run) -> None:
@@ -121,29 +120,26 @@ def test_fewer_bits(
     assert len(records(run(folder, one, "boat", "--json", "--precision", precision)[1])) == 1
 
 
-def test_columns_and_standard_input(
-    folder: Path, corpus: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    expected = [(each["text"], each["score"]) for each in records(run(folder, corpus, "lake", "--json")[1])]
-    table = tmp_path / "table.tsv"
+def test_columns_and_standard_input(folder: Path, corpus: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def give(text: str) -> None:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+
+    def found(*words: object) -> list[tuple[str, str, float]]:
+        return [(each["query"], each["text"], each["score"]) for each in records(run(folder, *words, "--json")[1])]
+
+    expected, table = found(corpus, "lake"), corpus.with_name("table.tsv")
     table.write_text("id\ttext\n" + "".join(f"1\t{text}\n" for text in TEXTS), encoding="utf-8")
-    found = records(run(folder, table, "lake", "--json", "--column", "text")[1])
-    assert [(each["text"], each["score"]) for each in found] == expected
-    assert [TEXTS[each["row"] - 1] for each in found] == [text for text, _ in expected]
-    queries = io.TextIOWrapper(io.BytesIO(b"lake\n\na small boat\r\n"))
-    monkeypatch.setattr("sys.stdin", queries)
-    found = records(run(folder, corpus, "-", "--json")[1])
-    assert [each["query"] for each in found] == ["lake"] * 10 + ["a small boat"] * 10
-    assert [(each["text"], each["score"]) for each in found[:10]] == expected
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("\n".join(TEXTS).encode())))
-    before = sorted(tmp_path.iterdir())
-    found = records(run(folder, "-", "lake", "--json")[1])
-    assert [(each["text"], each["score"]) for each in found] == expected
-    assert sorted(tmp_path.iterdir()) == before
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"")))
-    code, said, error = run(folder, corpus, "-")
-    assert (code, said) == (2, "")
-    assert "standard input contains no query" in error
+    assert found(table, "lake", "--column", "text") == expected
+    give("lake\n\na small boat\r\n")
+    queries = found(corpus, "-")
+    assert [query for query, *_ in queries] == ["lake"] * 10 + ["a small boat"] * 10
+    assert queries[:10] == expected
+    give("\n".join(TEXTS))
+    assert found("-", "lake") == expected
+    assert sorted(corpus.parent.iterdir()) == [table, corpus]
+    give("")
+    code, _, error = run(folder, corpus, "-")
+    assert (code, "standard input contains no query" in error) == (2, True)
 
 
 # ----------------------------------------------------------------------------------------------------- what is stored
@@ -230,16 +226,16 @@ def test_a_cache_that_cannot_be_written(folder: Path, corpus: Path, cache: Path,
     assert cache.read_text(encoding="utf-8") == "a file of the user"
 
 
-def test_json_is_json_in_any_encoding(folder: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    texts = ["\u00fcber den See", "ein \U0001f98a l\u00e4uft", "\u6587"]
-    (tmp_path / "texts.txt").write_text("\n".join(texts), encoding="utf-8")
-    for encoding in ("ascii", "cp1252", "utf-8", "UTF8"):
-        written = io.BytesIO()
-        with monkeypatch.context() as patch:
-            patch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding=encoding, write_through=True))
-            main(["search", str(folder), str(tmp_path / "texts.txt"), "lake", "--json", "--device", "cpu"])
-            found = records(written.getvalue().decode(encoding))
-        assert {each["text"] for each in found} == {*texts}
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252", "UTF8"])
+def test_json_is_json_in_any_encoding(
+    folder: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch, encoding: str
+) -> None:
+    texts = {"\u00fcber den See", "ein \U0001f98a l\u00e4uft", "\u6587"}
+    corpus.write_text("\n".join(texts), encoding="utf-8")
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding=encoding, write_through=True))
+    main(["search", str(folder), str(corpus), "lake", "--json", "--device", "cpu"])
+    assert {each["text"] for each in records(written.getvalue().decode(encoding))} == texts
 
 
 def test_words_and_vectors_are_fused(run: Run, folder: Path, model: SentenceEncoder, corpus: Path) -> None:
