@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import sbert.integrations.sentence_transformers as ours
 from sbert.integrations.sentence_transformers import losses
 from tests import pairs, small
 from tests.data.test_datasets import hub
+from tests.integrations.test_snippets import check_equal
 
 BOTH = [theirs, ours]
 NAMES = ["sentence_transformers", "sbert.integrations.sentence_transformers"]
@@ -44,22 +46,6 @@ def models(folder: str) -> list[Any]:
 
 def module(package: str, name: str) -> Any:
     return importlib.import_module(f"{package}.{name}")
-
-
-def same(first: Any, second: Any) -> None:
-    """Equal to 1e-5, through lists, dicts, tuples, arrays and tensors."""
-    if isinstance(first, dict):
-        assert list(first) == list(second)
-        first, second = list(first.values()), list(second.values())
-    if isinstance(first, (list, tuple)):
-        assert len(first) == len(second)
-        for one, other in zip(first, second, strict=True):
-            same(one, other)
-    elif isinstance(first, str) or first is None:
-        assert first == second
-    else:
-        assert isinstance(second, Tensor) == isinstance(first, Tensor)
-        np.testing.assert_allclose(np.asarray(second, float), np.asarray(first, float), atol=1e-5)
 
 
 def test_small_functions() -> None:
@@ -106,21 +92,26 @@ EVALUATIONS: dict[str, Any] = {
 }  # fmt: skip
 
 
+def measure_both(models: list[Any], make: Any, **options: Any) -> list[tuple[dict[str, float], str]]:
+    """The metrics and the primary one of an evaluator that ``make`` makes of their module and of ours."""
+    kinds = [module(NAMES[0], "sentence_transformer.evaluation"), module(NAMES[1], "evaluation")]
+    evaluators = [make(each) for each in kinds]
+    return [(one(model, **options), one.primary_metric) for one, model in zip(evaluators, models, strict=True)]
+
+
 @pytest.mark.parametrize("name", EVALUATIONS)
 def test_evaluators(name: str, models: list[Any], tmp_path: Path) -> None:
-    found = []
-    for package, model in zip(NAMES, models, strict=True):
-        kind = module(package, "evaluation" if "sbert" in package else "sentence_transformer.evaluation")
-        evaluator = EVALUATIONS[name](getattr(kind, name.split()[0]))
-        found.append((evaluator(model, output_path=str(tmp_path)), evaluator.primary_metric))
-    (expected, primary), (metrics, named) = found
+    (expected, primary), (metrics, named) = measure_both(
+        models, lambda kinds: EVALUATIONS[name](getattr(kinds, name.split()[0])), output_path=str(tmp_path)
+    )
     expected = {key: value for key, value in expected.items() if not key.endswith("mcc")}
     assert primary == named == next(iter(metrics))
-    same({key: metrics[key] for key in expected}, expected)
+    check_equal({key: metrics[key] for key in expected}, expected)
     assert list(tmp_path.glob("*results.csv"))
 
 
-def test_nanobeir(models: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("options", [{}, {"dataset_names": ["nq"], "ndcg_at_k": [1, 3], "query_prompts": "zero "}])
+def test_nanobeir(models: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]) -> None:
     """A repository of two data sets, as on the hub: the same names and figures, of all or of some."""
     parts = {"corpus": CORPUS, "queries": QUERIES}
     rows = {part: [{"_id": str(i), "text": text} for i, text in enumerate(own)] for part, own in parts.items()}
@@ -134,28 +125,10 @@ def test_nanobeir(models: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyP
     ]
     (tmp_path / "hub" / "README.md").write_text("---\nconfigs:\n" + "".join(configs) + "---\n")
     monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
-    for options in ({}, {"dataset_names": ["nq"], "ndcg_at_k": [1, 3], "query_prompts": "zero "}):
-        found = []
-        for package, model in zip(NAMES, models, strict=True):
-            kinds = module(package, "evaluation" if "sbert" in package else "sentence_transformer.evaluation")
-            evaluator = kinds.NanoBEIREvaluator(
-                **{"dataset_names": ["nq", "scifact"], **options}, dataset_id=str(tmp_path / "hub")
-            )
-            found.append((evaluator(model), evaluator.primary_metric))
-        (expected, primary), (metrics, named) = found
-        assert primary == named
-        assert set(metrics) == set(expected)
-        same({name: metrics[name] for name in expected}, expected)
-
-
-def test_sequential_evaluation(models: list[Any]) -> None:
-    found = []
-    for package, model in zip(NAMES, models, strict=True):
-        kinds = module(package, "evaluation" if "sbert" in package else "sentence_transformer.evaluation")
-        one = kinds.TripletEvaluator(QUERIES, CORPUS[:3], CORPUS[3:], name="one")
-        two = kinds.TranslationEvaluator(CORPUS[:3], CORPUS[3:], name="two")
-        found.append(kinds.SequentialEvaluator([one, two])(model))
-    same({key: found[1][key] for key in found[0]}, found[0])
+    options = {"dataset_names": ["nq", "scifact"], **options, "dataset_id": str(tmp_path / "hub")}
+    (expected, primary), (metrics, named) = measure_both(models, lambda kinds: kinds.NanoBEIREvaluator(**options))
+    assert (primary, set(expected)) == (named, set(metrics))
+    check_equal(metrics, expected)
 
 
 class Fixed(nn.Module):
@@ -175,52 +148,46 @@ class Fixed(nn.Module):
     get_sentence_embedding_dimension = get_embedding_dimension
 
 
-PAIR, TRIPLE, SINGLE = 2, 3, 1
-METRIC = "SiameseDistanceMetric"
-# Each loss with its number of columns, its labels, and its arguments.
-LOSSES: list[tuple[str, int, Any, Any]] = [
-    ("CosineSimilarityLoss", PAIR, [0.1, 0.9, 0.5, 0.3], lambda losses: {}),
-    ("CoSENTLoss", PAIR, [0.1, 0.9, 0.5, 0.3], lambda losses: {"scale": 10.0}),
-    ("AnglELoss", PAIR, [0.1, 0.9, 0.5, 0.3], lambda losses: {"scale": 10.0}),
-    ("MultipleNegativesRankingLoss", TRIPLE, None, lambda losses: {"scale": 10.0}),
-    ("MultipleNegativesSymmetricRankingLoss", PAIR, None, lambda losses: {"scale": 10.0}),
-    ("TripletLoss", TRIPLE, None, lambda losses: {"triplet_margin": 2}),
-    (
-        "TripletLoss",
-        TRIPLE,
-        None,
-        lambda losses: {"distance_metric": losses.TripletDistanceMetric.COSINE, "triplet_margin": 0.5},
-    ),
-    ("ContrastiveLoss", PAIR, [1, 0, 1, 0], lambda losses: {"margin": 0.7}),
-    ("ContrastiveLoss", PAIR, [1, 0, 1, 0], lambda losses: {"distance_metric": losses.SiameseDistanceMetric.EUCLIDEAN}),
-    ("OnlineContrastiveLoss", PAIR, [1, 0, 1, 0], lambda losses: {"margin": 0.7}),
-    ("BatchAllTripletLoss", SINGLE, [1, 0, 1, 0], lambda losses: {"margin": 2}),
-    ("BatchHardTripletLoss", SINGLE, [1, 0, 1, 0], lambda losses: {"margin": 2}),
-    ("BatchSemiHardTripletLoss", SINGLE, [1, 0, 1, 0], lambda losses: {}),
-    ("BatchHardSoftMarginTripletLoss", SINGLE, [1, 0, 1, 0], lambda losses: {}),
-    ("MSELoss", SINGLE, torch.arange(32.0).view(4, 8) / 32, lambda losses: {}),
-    ("MarginMSELoss", TRIPLE, [0.1, 0.9, 0.5, 0.3], lambda losses: {}),
-    ("DistillKLDivLoss", TRIPLE, [[1.0, 2.0], [0.3, 0.1], [2.0, 5.0], [0.0, 1.0]], lambda losses: {"temperature": 2.0}),
-    (
-        "DistillKLDivLoss",
-        TRIPLE,
-        [[1.0, 2.0], [0.3, 0.1], [2.0, 5.0], [0.0, 1.0]],
-        lambda losses: {"student_temperature": 0.5, "teacher_temperature": 2.0},
-    ),
+SCORES, BINARY, LISTS = [0.1, 0.9, 0.5, 0.3], [1, 0, 1, 0], [[1.0, 2.0], [0.3, 0.1], [2.0, 5.0], [0.0, 1.0]]
+# Each loss with its number of columns, its labels, and its arguments; those of distances are called alike in both.
+LOSSES: list[tuple[str, int, Any, dict[str, Any]]] = [
+    ("CosineSimilarityLoss", 2, SCORES, {}),
+    ("CoSENTLoss", 2, SCORES, {"scale": 10.0}),
+    ("AnglELoss", 2, SCORES, {"scale": 10.0}),
+    ("MultipleNegativesRankingLoss", 3, None, {"scale": 10.0}),
+    ("MultipleNegativesSymmetricRankingLoss", 2, None, {"scale": 10.0}),
+    ("TripletLoss", 3, None, {"triplet_margin": 2}),
+    ("TripletLoss", 3, None, {"distance_metric": "TripletDistanceMetric.COSINE", "triplet_margin": 0.5}),
+    ("ContrastiveLoss", 2, BINARY, {"margin": 0.7}),
+    ("ContrastiveLoss", 2, BINARY, {"distance_metric": "SiameseDistanceMetric.EUCLIDEAN"}),
+    ("OnlineContrastiveLoss", 2, BINARY, {"margin": 0.7}),
+    ("BatchAllTripletLoss", 1, BINARY, {"margin": 2}),
+    ("BatchHardTripletLoss", 1, BINARY, {"margin": 2}),
+    ("BatchSemiHardTripletLoss", 1, BINARY, {}),
+    ("BatchHardSoftMarginTripletLoss", 1, BINARY, {}),
+    ("MSELoss", 1, torch.arange(32.0).view(4, 8) / 32, {}),
+    ("MarginMSELoss", 3, SCORES, {}),
+    ("DistillKLDivLoss", 3, LISTS, {"temperature": 2.0}),
+    ("DistillKLDivLoss", 3, LISTS, {"student_temperature": 0.5, "teacher_temperature": 2.0}),
 ]
 
 
 @pytest.mark.filterwarnings("ignore:The Multiple:DeprecationWarning")
 @pytest.mark.parametrize(("name", "columns", "labels", "arguments"), LOSSES)
-def test_losses(name: str, columns: int, labels: Any, arguments: Any) -> None:
+def test_losses(name: str, columns: int, labels: Any, arguments: dict[str, Any]) -> None:
     torch.manual_seed(3)
     vectors = list(torch.randn(columns, 4, 8))
     given = None if labels is None else torch.as_tensor(labels)
-    others = module("sentence_transformers.sentence_transformer", "losses")
-    loss = getattr(others, name)(model=Fixed(), **arguments(others))
-    expected = loss([{"sentence_embedding": column} for column in vectors], given)
+
+    def make(kinds: Any) -> Any:
+        named = {key: attrgetter(value)(kinds) for key, value in arguments.items() if isinstance(value, str)}
+        return getattr(kinds, name)(model=Fixed(), **{**arguments, **named})
+
+    expected = make(module(NAMES[0], "sentence_transformer.losses"))(
+        [{"sentence_embedding": column} for column in vectors], given
+    )
     expected = sum(expected.values()) if isinstance(expected, dict) else expected
-    own = getattr(losses, name)(model=Fixed(), **arguments(losses))
+    own = make(losses)
     value = own(*vectors) if given is None else own(*vectors, labels=given)
     torch.testing.assert_close(value, expected.to(value.dtype), atol=1e-5, rtol=1e-5)
 
@@ -256,11 +223,12 @@ ROWS = {
 }
 
 
-def weights(model: Any) -> list[Tensor]:
-    return [value.detach().clone() for value in model.state_dict().values()]
+def same_weights(first: Any, second: Any) -> bool:
+    one, other = first.state_dict(), second.state_dict()
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
-@pytest.mark.slow  # Their whole trainer against ours, step by step; in the snippets it runs alone.
+@pytest.mark.slow  # Only whole trainings show that they are those of our trainer.
 def test_trainer(folder: str, tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets")
     data = datasets.Dataset.from_dict(ROWS)
@@ -291,16 +259,13 @@ def test_trainer(folder: str, tmp_path: Path) -> None:
     config = sbert.TrainingConfig(
         epochs=4, batch_size=4, learning_rate=1e-3, warmup=0.1, weight_decay=0.0, seed=42, sampler="no_duplicates"
     )
-    sbert.Trainer(
-        own, list(zip(*ROWS.values(), strict=True)), sbert.losses.MultipleNegativesRankingLoss(), config
-    ).fit()
-    for one, other in zip(weights(model), weights(own), strict=True):
-        assert torch.equal(one, other)
+    sbert.Trainer(own, rows(), sbert.losses.MultipleNegativesRankingLoss(), config).fit()
+    assert same_weights(model, own)
     trainer.save_model(str(tmp_path / "saved"))
-    same(ours.SentenceTransformer(str(tmp_path / "saved"), device="cpu").encode(CORPUS), model.encode(CORPUS))
+    check_equal(ours.SentenceTransformer(str(tmp_path / "saved"), device="cpu").encode(CORPUS), model.encode(CORPUS))
 
 
-@pytest.mark.slow  # Their whole trainer against ours, step by step; in the snippets it runs alone.
+@pytest.mark.slow  # Only whole trainings show that they are those of our trainer.
 def test_trainer_of_labels(folder: str, tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets")
     data = datasets.Dataset.from_dict({"score": [0.1, 0.9, 0.4], "sentence1": CORPUS[:3], "sentence2": CORPUS[3:]})
@@ -314,7 +279,7 @@ def test_trainer_of_labels(folder: str, tmp_path: Path) -> None:
     assert trainer.evaluate()["eval_loss"] < before
 
 
-@pytest.mark.slow  # Their whole trainer against ours, step by step; in the snippets it runs alone.
+@pytest.mark.slow  # Only whole trainings show that they are those of our trainer.
 def test_data_sets_by_name_with_prompts(folder: str) -> None:
     datasets = pytest.importorskip("datasets")
     model = ours.SentenceTransformer(folder, device="cpu")
@@ -343,75 +308,39 @@ def test_arguments() -> None:
         ours.SentenceTransformerTrainer(None, callbacks=[1])
 
 
-@pytest.mark.slow  # Their whole trainer against ours, step by step; in the snippets it runs alone.
-def test_old_fit(folder: str, tmp_path: Path) -> None:
-    model = ours.SentenceTransformer(folder, device="cpu")
-    examples = [ours.InputExample(texts=[one, other], label=i / 8) for i, (one, other) in enumerate(rows())]
-    loader = DataLoader(examples, shuffle=False, batch_size=4)
-    loss = losses.CosineSimilarityLoss(model)
-    evaluator = ours.evaluation.EmbeddingSimilarityEvaluator(
-        ROWS["anchor"], ROWS["positive"], [i / 8 for i in range(8)], name="dev"
-    )
-    before = evaluator(model)["dev_spearman_cosine"]
-    model.fit(
-        train_objectives=[(loader, loss)],
-        evaluator=evaluator,
-        epochs=6,
-        warmup_steps=2,
-        optimizer_params={"lr": 1e-2},
-        output_path=str(tmp_path / "fitted"),
-        show_progress_bar=False,
-    )
-    assert evaluator(model)["dev_spearman_cosine"] > before
-    same(ours.SentenceTransformer(str(tmp_path / "fitted"), device="cpu").encode(CORPUS), model.encode(CORPUS))
-
-
 def rows() -> list[tuple[str, str]]:
     return list(zip(*ROWS.values(), strict=True))
 
 
-@pytest.mark.slow  # Their whole trainer against ours, step by step; in the snippets it runs alone.
+def test_old_fit_keeps_the_best_model(folder: str, tmp_path: Path) -> None:
+    model, output = ours.SentenceTransformer(folder, device="cpu"), str(tmp_path / "fitted")
+    labels = [i / 8 for i in range(8)]
+    pairs = zip(rows(), labels, strict=True)
+    loader = DataLoader([ours.InputExample(texts=row, label=label) for row, label in pairs], batch_size=4)
+    evaluator = ours.evaluation.EmbeddingSimilarityEvaluator(*ROWS.values(), labels, name="dev")
+    before = evaluator(model)["dev_spearman_cosine"]
+    objectives = [(loader, losses.CosineSimilarityLoss(model))]
+    model.fit(objectives, evaluator, epochs=6, warmup_steps=2, optimizer_params={"lr": 1e-2}, output_path=output)
+    assert evaluator(model)["dev_spearman_cosine"] > before
+    check_equal(ours.SentenceTransformer(output, device="cpu").encode(CORPUS), model.encode(CORPUS))
+
+
 def test_old_fit_of_pairs_without_labels(folder: str) -> None:
     first, second = (ours.SentenceTransformer(folder, device="cpu") for _ in range(2))
     loader = ours.datasets.NoDuplicatesDataLoader([ours.InputExample(texts=row) for row in rows()], batch_size=4)
     first.fit([(loader, losses.MultipleNegativesRankingLoss(first))], epochs=2, warmup_steps=0, weight_decay=0.1)
     config = sbert.TrainingConfig(steps=4, batch_size=4, warmup=0.0, weight_decay=0.1, seed=42, sampler="no_duplicates")
     sbert.Trainer(second, rows(), sbert.losses.MultipleNegativesRankingLoss(), config).fit()
-    for one, other in zip(weights(first), weights(second), strict=True):
-        assert torch.equal(one, other)
+    assert same_weights(first, second)
 
 
-@pytest.mark.slow  # Both libraries' scorers, their trainer included.
-def test_cross_encoder(tmp_path: Path) -> None:
+def test_old_fit_of_a_cross_encoder(tmp_path: Path) -> None:
     folder = str(pairs.folder(tmp_path / "scorer"))
-    models = [package.CrossEncoder(folder, device="cpu") for package in BOTH]
-    same(*(model.rank(QUERIES[0], CORPUS, top_k=3, return_documents=True) for model in models))
-    both = list(zip(CORPUS[:3], CORPUS[3:], strict=True))
-    found = [
-        module(f"{name}.cross_encoder", "evaluation").CrossEncoderCorrelationEvaluator(both, [0.1, 0.9, 0.4], name="x")
-        for name in NAMES
-    ]
-    expected, metrics = (evaluator(model) for evaluator, model in zip(found, models, strict=True))
-    same({key: metrics[key] for key in expected}, expected)
-    own = models[1]
-    before = weights(own)
-    examples = [ours.InputExample(texts=list(pair), label=float(i % 2)) for i, pair in enumerate(both)]
-    own.fit(DataLoader(examples, batch_size=2), epochs=1, warmup_steps=0, output_path=str(tmp_path / "fitted"))
-    assert not all(torch.equal(one, other) for one, other in zip(before, weights(own), strict=True))
-    datasets = pytest.importorskip("datasets")
-    data = datasets.Dataset.from_dict({"query": QUERIES, "answer": CORPUS[:3], "label": [1.0, 0.0, 1.0]})
-    args = ours.CrossEncoderTrainingArguments(str(tmp_path / "out"), max_steps=2, save_strategy="no")
-    loss = ours.cross_encoder.losses.BinaryCrossEntropyLoss(own)
-    assert ours.CrossEncoderTrainer(own, args, data, loss=loss).train().global_step == 2
-
-
-def test_hard_negatives(folder: str) -> None:
-    datasets = pytest.importorskip("datasets")
-    model = ours.SentenceTransformer(folder, device="cpu")
-    data = datasets.Dataset.from_dict({"query": ROWS["anchor"], "answer": ROWS["positive"]})
-    found = ours.mine_hard_negatives(data, model, num_negatives=2, output_format="n-tuple", verbose=False)
-    assert found.column_names == ["query", "answer", "negative_1", "negative_2"]
-    assert ours.util.mine_hard_negatives(data, model, num_negatives=2).column_names[-1] == "negative"
+    first, second = (ours.CrossEncoder(folder, device="cpu") for _ in range(2))
+    examples = [ours.InputExample(texts=list(row), label=float(i % 2)) for i, row in enumerate(rows())]
+    first.fit(DataLoader(examples, batch_size=2), epochs=1, warmup_steps=0, output_path=str(tmp_path / "fitted"))
+    assert not same_weights(first, second)
+    assert same_weights(first, ours.CrossEncoder(str(tmp_path / "fitted"), device="cpu"))
 
 
 PATHS = """losses models evaluation readers util datasets trainer training_args similarity_functions quantization

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import fcntl
 import json
 import os
@@ -152,7 +151,3 @@ class Browser:
     def write(self, text: str) -> None:
         """Type into what has the focus."""
         self.send("Input.insertText", text=text)
-
-    def screenshot(self, path: Path) -> None:
-        self.painted()
-        path.write_bytes(base64.b64decode(self.send("Page.captureScreenshot")["data"]))

@@ -50,21 +50,22 @@ def test_no_text_ends_the_script() -> None:
     assert not re.search(r"https?:|//[a-z]+\.", plain)
 
 
-def test_what_cannot_be_drawn() -> None:
+@pytest.mark.parametrize(
+    ("points", "more", "message"),
+    [
+        (np.zeros((2, 3)), [], r"points have shape \(2, 3\); pass \(2, 2\)"),
+        ([[0, 0], [np.nan, 0]], [], r"vectors\[1\] is not finite"),
+        (np.eye(2), [[0]], r"labels are array\(\[0\]\); pass 2 integers"),
+        (np.eye(2), [np.array([0.0, 1.0])], r"labels are array\(\[0., 1.\]\); pass 2 integers"),
+        (np.eye(2), [[0, -2]], r"labels are array\(\[ 0, -2\]\); pass 2 integers, -1 for"),
+        (np.eye(2), [[0, 1], ["one"]], "labels name 2 clusters, and names 1"),
+    ],
+)
+def test_what_cannot_be_drawn(points: Any, more: list[Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        map_page(["a", "b"], points, *more)
     with pytest.raises(ValueError, match="no texts"):
         map_page([], np.zeros((0, 2)))
-    with pytest.raises(ValueError, match=r"points have shape \(2, 3\); pass \(2, 2\)"):
-        map_page(["a", "b"], np.zeros((2, 3)))
-    with pytest.raises(ValueError, match=r"vectors\[1\] is not finite"):
-        map_page(["a", "b"], [[0, 0], [np.nan, 0]])
-    with pytest.raises(ValueError, match=r"labels are array\(\[0\]\); pass 2 integers"):
-        map_page(["a", "b"], np.eye(2), [0])
-    with pytest.raises(ValueError, match=r"labels are array\(\[0., 1.\]\); pass 2 integers"):
-        map_page(["a", "b"], np.eye(2), np.array([0.0, 1.0]))
-    with pytest.raises(ValueError, match=r"labels are array\(\[ 0, -2\]\); pass 2 integers, -1 for"):
-        map_page(["a", "b"], np.eye(2), [0, -2])
-    with pytest.raises(ValueError, match="labels name 2 clusters, and names 1"):
-        map_page(["a", "b"], np.eye(2), [0, 1], ["one"])
 
 
 def parted() -> tuple[np.ndarray, np.ndarray]:
