@@ -228,7 +228,6 @@ def same_weights(first: Any, second: Any) -> bool:
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
-@pytest.mark.slow  # Only whole trainings show that they are those of our trainer.
 def test_trainer(folder: str, tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets")
     data = datasets.Dataset.from_dict(ROWS)
@@ -265,7 +264,6 @@ def test_trainer(folder: str, tmp_path: Path) -> None:
     check_equal(ours.SentenceTransformer(str(tmp_path / "saved"), device="cpu").encode(CORPUS), model.encode(CORPUS))
 
 
-@pytest.mark.slow  # Only whole trainings show that they are those of our trainer.
 def test_trainer_of_labels(folder: str, tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets")
     data = datasets.Dataset.from_dict({"score": [0.1, 0.9, 0.4], "sentence1": CORPUS[:3], "sentence2": CORPUS[3:]})
@@ -279,7 +277,6 @@ def test_trainer_of_labels(folder: str, tmp_path: Path) -> None:
     assert trainer.evaluate()["eval_loss"] < before
 
 
-@pytest.mark.slow  # Only whole trainings show that they are those of our trainer.
 def test_data_sets_by_name_with_prompts(folder: str) -> None:
     datasets = pytest.importorskip("datasets")
     model = ours.SentenceTransformer(folder, device="cpu")
