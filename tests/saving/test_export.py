@@ -157,7 +157,7 @@ def test_other_vectors_leave_no_folder(bert: Path, tmp_path: Path, monkeypatch: 
     with pytest.raises(RuntimeError, match=r"differ by up to .* nothing was written"):
         export(model, path, "torch-export")
     assert not list(tmp_path.iterdir())
-    monkeypatch.setattr(folder, "trace", lambda *_: 1 / 0)
+    monkeypatch.setattr(formats, "trace", lambda *_: 1 / 0)
     with pytest.raises(RuntimeError, match=r"does not take this model \(ZeroDivisionError"):
         export(model, path, "torch-export")
     assert not list(tmp_path.iterdir())

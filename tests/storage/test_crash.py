@@ -62,7 +62,7 @@ def models(tmp_path: Path) -> list[SentenceEncoder]:
     return made
 
 
-@pytest.mark.slow  # A fork for each change of the disk: only all of them show that none leaves half a model.
+@pytest.mark.slow  # Forty kills at random moments: fewer would meet few of the lines of a save.
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no processes to kill")
 def test_killed_while_saving(models: list[SentenceEncoder], tmp_path: Path) -> None:
     environment = {**os.environ, "TOKENIZERS_PARALLELISM": "false"}
