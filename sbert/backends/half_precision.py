@@ -65,15 +65,13 @@ def cast_weights(network: Any, dtype: torch.dtype, only_linear: bool = False) ->
     in_float32 = set(getattr(network, "_keep_in_fp32_modules_strict", None) or ())
     if dtype == torch.float16:  # For T5, whose feed-forward networks may exceed its range.
         in_float32 |= set(getattr(network, "_keep_in_fp32_modules", None) or ())
-    casts: dict[nn.Parameter, nn.Parameter] = {}
+    casts: dict[nn.Parameter, nn.Parameter] = {}  # Modules may share a weight.
     for name, module in copied.named_modules():
         if only_linear and not isinstance(module, nn.Linear):
             continue
         weights = dict(module._parameters)
         for key, weight in weights.items():
             if weight is not None and weight.is_floating_point() and not in_float32 & {*name.split("."), key}:
-                if weight not in casts:
-                    casts[weight] = nn.Parameter(weight.detach().to(dtype), False)
-                weights[key] = casts[weight]
+                weights[key] = casts.setdefault(weight, nn.Parameter(weight.detach().to(dtype), False))
         module._parameters = weights
     return copied

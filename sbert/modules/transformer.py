@@ -204,8 +204,8 @@ class Transformer(Tokenizing, nn.Module):
 
 def _read(folder: Path, dtype: torch.dtype, tokenizer: Any) -> tuple[Any, Any]:
     """The model in a folder, and its tokenizer unless one is given."""
-    found = minimal_bert.load(folder, dtype)
-    if found:
-        return found[0], tokenizer or found[1]
+    loaded = minimal_bert.load(folder, dtype)
+    if loaded:
+        return loaded[0], tokenizer or loaded[1]
     model = huggingface.load_model(folder, huggingface.load_config(folder, {}), dtype, None)
     return model, tokenizer or huggingface.load_tokenizer(folder, {})

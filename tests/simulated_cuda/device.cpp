@@ -2,8 +2,8 @@
 //
 // Its tensors are ordinary tensors whose device is cuda:N and whose memory is the host's. A boxed fallback runs each
 // operation with the CPU's kernel on the same memory. Before that it checks what a GPU enforces: one device per
-// operation, memory that is full. It counts the calls of each kernel and the times that the host waits, and it notices
-// when a stream reads what another one writes without having waited for it.
+// operation, memory that is full. It counts the calls of each kernel, and it notices when a stream reads
+// what another one writes without having waited for it.
 //
 // Compiled with -DSIMULATED=XPU or MPS, it is a device of that type: what says CUDA below is then of that type, too.
 #include <ATen/ATen.h>
@@ -54,7 +54,6 @@ thread_local std::array<c10::StreamId, MOST> streams{};
 // nothing else is waited for.
 std::recursive_mutex state, leaf;
 using Locked = std::lock_guard<std::recursive_mutex>;
-long synchronizations = 0;
 std::map<std::string, long> kernels;
 
 // ------------------------------------------------------------------------------------------------------ memory
@@ -498,7 +497,6 @@ void run(const c10::OperatorHandle& op, torch::jit::Stack* stack, Held& held) {
     }
   }
   if (!view && !(copies && (to_host || seen.host.size()))) kernels[name]++;
-  if (waits) synchronizations++;
 
   // Has this stream waited for those that write what it reads?
   long time = 0;
@@ -864,7 +862,6 @@ void simulated_stop() {
 void simulated_reset(int number) {
   Locked locked(state);
   devices = number;
-  synchronizations = 0;
   kernels.clear();
   known.clear();
   writers.clear();
@@ -876,11 +873,6 @@ void simulated_reset(int number) {
   built_with_flash = true;
   allocations = 0;
   most_used = used;
-}
-void simulated_forget() {
-  Locked locked(state);
-  synchronizations = 0;
-  kernels.clear();
 }
 void simulated_flash(long built) { built_with_flash = built; }
 void simulated_memory(long most, long failing) {
@@ -911,12 +903,10 @@ void simulated_wait_event(void* event, int device, long stream) {
 }
 void simulated_synchronize_event(void* event) {
   Locked locked(state);
-  synchronizations++;
   host_waits(static_cast<Event*>(event)->clock);
 }
 void simulated_synchronize(int device, long stream) {
   Locked locked(state);
-  synchronizations++;
   if (stream >= 0) return host_waits(known[{device, stream}]);
   for (auto& [queue, clock] : std::map<Queue, Clock>(known)) host_waits(clock);
 }
@@ -927,7 +917,6 @@ const char* simulated_report() {
   free_pinned();
   static std::string text;
   std::ostringstream out;
-  out << "synchronizations\t" << synchronizations << '\n';
   for (const auto& [name, number] : kernels) out << "kernel " << name << '\t' << number << '\n';
   for (const auto& problem : problems) out << '!' << problem << '\t' << 1 << '\n';
   text = out.str();

@@ -1,11 +1,10 @@
 """A simulated CUDA device: its tensors say ``cuda:0``, compute on the CPU, and obey the rules of a GPU.
 
-``device.cpp`` holds the device: memory, operations, counters and rules. This file compiles it, and gives
+``device.cpp`` holds the device: memory, operations and rules. This file compiles it, and gives
 ``torch.cuda`` streams and events that belong to it (or ``torch.xpu``, ``torch.mps`` what they have)::
 
     with simulated(capability=(8, 0)) as gpu:
         model = SentenceEncoder(device="cuda")
-        gpu.forget()
         model.encode(texts)
         assert gpu.count("kernel _flash_attention_forward") == 6
 """
@@ -77,7 +76,7 @@ def _loaded(kind: str) -> ctypes.CDLL:
 
 
 class Simulator:
-    """What the simulated devices have done since ``forget``, and what they are to do."""
+    """What the simulated devices have done, and what they are to do."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._library = library
@@ -86,21 +85,17 @@ class Simulator:
         kinds = {int: ctypes.c_long, ctypes.c_void_p: ctypes.c_void_p}
         return getattr(self._library, f"simulated_{name}")(*(kinds.get(type(a), lambda x: x)(a) for a in arguments))
 
-    def counts(self) -> dict[str, int]:
-        """Every counter by its name."""
+    def count(self, name: str) -> int:
+        """How often something happened, such as ``kernel mm``."""
+        return self._report().get(name, 0)
+
+    def _report(self) -> dict[str, int]:
         lines = self._library.simulated_report().decode().splitlines()
         return {name: int(number) for name, _, number in (line.rpartition("\t") for line in lines)}
 
-    def count(self, name: str) -> int:
-        return self.counts().get(name, 0)
-
     def problems(self) -> list[str]:
         """What would have been undefined on a GPU."""
-        return [name[1:] for name in self.counts() if name.startswith("!")]
-
-    def forget(self) -> None:
-        """Set all counters to 0."""
-        self._library.simulated_forget()
+        return [name[1:] for name in self._report() if name.startswith("!")]
 
     def memory(self, limit: int = -1, failing: int = -1) -> None:
         """Refuse memory beyond a limit in bytes, or the allocation of this number from now on."""

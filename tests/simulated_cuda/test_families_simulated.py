@@ -16,10 +16,7 @@ from tests import small
 from tests.backends.test_families import build
 from tests.simulated_cuda.simulator import simulated
 
-pytestmark = [
-    pytest.mark.simulated_cuda,
-    pytest.mark.filterwarnings("ignore::DeprecationWarning:transformers"),
-]
+pytestmark = [pytest.mark.simulated_cuda, pytest.mark.filterwarnings("ignore::DeprecationWarning:transformers")]
 # What is not there when a way is to be taken.
 WAYS = {"fastest": (), "packed": (Fused, HalfPrecision), "padded": (Fused, HalfPrecision, Packed)}
 PADDED = ("deberta-v3", "t5-encoder", "t5-whole")  # Their attention needs it.

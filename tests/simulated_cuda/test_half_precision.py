@@ -19,10 +19,7 @@ from tests import small
 from tests.backends.test_families import build
 from tests.simulated_cuda.simulator import simulated
 
-pytestmark = [
-    pytest.mark.simulated_cuda,
-    pytest.mark.filterwarnings("ignore::DeprecationWarning:transformers"),
-]
+pytestmark = [pytest.mark.simulated_cuda, pytest.mark.filterwarnings("ignore::DeprecationWarning:transformers")]
 FAMILIES = ["modernbert", "qwen3", "t5-encoder", "deberta-v3", "albert"]
 
 
@@ -121,17 +118,17 @@ def test_hooks_see_the_module_run(folders: dict[str, Path]) -> None:
         assert copies(model) is not None
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_the_network_can_be_freed(family: str, folders: dict[str, Path]) -> None:
-    with simulated() as gpu:
-        model = SentenceEncoder(folders[family], device="cuda")
-        encoded(model)
-        gone = [weakref.ref(model[0].network), weakref.ref(copies(model))]
-        weights, used = sum(p.nbytes for p in model[0].network.parameters()), gpu.call("used")
-        del model
-        gc.collect()
-        assert [reference() for reference in gone] == [None, None]
-        assert used - gpu.call("used") >= 1.1 * weights
+def test_the_network_can_be_freed(folders: dict[str, Path]) -> None:
+    for folder in folders.values():
+        with simulated() as gpu:
+            model = SentenceEncoder(folder, device="cuda")
+            encoded(model)
+            gone, used = weakref.ref(model[0].network), gpu.call("used")
+            weights = sum(p.nbytes for p in model.parameters())
+            del model
+            gc.collect()
+            assert gone() is None
+            assert used - gpu.call("used") >= 1.1 * weights
 
 
 def test_what_t5_needs_in_float32(folders: dict[str, Path]) -> None:

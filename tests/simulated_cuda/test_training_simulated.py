@@ -19,10 +19,7 @@ from sbert.training.backward import TrainingBatch, backward
 from tests.backends.test_families import build
 from tests.simulated_cuda.simulator import simulated
 
-pytestmark = [
-    pytest.mark.simulated_cuda,
-    pytest.mark.filterwarnings("ignore::DeprecationWarning:transformers"),
-]
+pytestmark = [pytest.mark.simulated_cuda, pytest.mark.filterwarnings("ignore::DeprecationWarning:transformers")]
 LENGTHS = [3, 3, 1, 6, 9]
 TEXTS = [(f"{a} boat " * n, f"the {b} lake") for n, (a, b) in enumerate(itertools.product(("one", "two"), "abcd"), 1)]
 
