@@ -12,14 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from sbert import (
-    CrossEncoder,
-    Pooling,
-    SentenceEncoder,
-    StaticEmbedding,
-    Transformer,
-    WordEmbeddings,
-)
+from sbert import CrossEncoder, Pooling, SentenceEncoder, StaticEmbedding, Transformer, WordEmbeddings
 from sbert.chunking.encode import encode_chunks
 from sbert.losses import MultipleNegativesRankingLoss
 from sbert.training import Trainer, TrainingConfig
@@ -31,11 +24,14 @@ SHARE = (
 )
 
 
-def encoder(tokenizer: Any) -> SentenceEncoder:
+def encoder(tokenizer: Any, **options: Any) -> SentenceEncoder:
     """A BERT of two layers with a tokenizer."""
+    wrapped = small.wrapped(tokenizer, 64)
+    for name, token in options.items():
+        setattr(wrapped, name, token)
     network = small.bert_model()
-    network.resize_token_embeddings(tokenizer.get_vocab_size())
-    return SentenceEncoder(Transformer(network, small.wrapped(tokenizer, 64)), Pooling("mean"), device="cpu")
+    network.resize_token_embeddings(len(wrapped))
+    return SentenceEncoder(Transformer(network, wrapped), Pooling("mean"), device="cpu")
 
 
 def warnings_of(call: Callable[[], Any]) -> list[str]:
@@ -91,12 +87,7 @@ def test_every_tokenizer_says_so_once(make: Callable[[], SentenceEncoder], known
 
 def test_the_last_token_is_not_the_unknown_one() -> None:
     """Some call by one name what ends every text and what nothing is in the vocabulary for."""
-    tokenizer = small.byte_bpe()
-    wrapped = small.wrapped(tokenizer, 64)
-    wrapped.unk_token = "</s>"
-    network = small.bert_model()
-    network.resize_token_embeddings(len(wrapped))
-    model = SentenceEncoder(Transformer(network, wrapped), Pooling("mean"), device="cpu")
+    model = encoder(small.byte_bpe(), unk_token="</s>")
     assert warnings_of(lambda: model.encode(["a", "b", "c", "d"])) == []
 
 

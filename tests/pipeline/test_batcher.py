@@ -140,22 +140,8 @@ def test_full_queue(gated: Gated) -> None:
         assert batcher.encode("third").shape == (16,)
 
 
-def test_cancelled_futures_leave_the_queue(gated: Gated) -> None:
+def test_what_is_cancelled_leaves_the_queue(gated: Gated) -> None:
     batcher, first = running(gated, max_queue=2)
-    with batcher:
-        futures = [batcher.submit("second"), batcher.submit(TEXTS)]
-        assert all(future.cancel() for future in futures)
-        assert first.cancel()  # It runs, and its vectors are thrown away.
-        assert batcher.metrics.waiting == 0
-        assert concurrent.futures.wait(futures, 0).not_done == set()
-        last = batcher.submit("third")
-        gated.gate.set()
-        assert last.result(SECONDS).shape == (16,)
-    assert gated.batches == [["first"], ["third"]]
-
-
-def test_cancelled_coroutines_leave_the_queue(gated: Gated) -> None:
-    batcher, _ = running(gated)
 
     async def calls() -> None:
         for _ in range(3):
@@ -171,6 +157,11 @@ def test_cancelled_coroutines_leave_the_queue(gated: Gated) -> None:
         assert (await batcher.aencode("third")).shape == (16,)
 
     with batcher:
+        futures = [batcher.submit("second"), batcher.submit(TEXTS)]
+        assert all(future.cancel() for future in futures)
+        assert first.cancel()  # It runs, and its vectors are thrown away.
+        assert batcher.metrics.waiting == 0
+        assert concurrent.futures.wait(futures, 0).not_done == set()
         asyncio.run(calls())
     assert gated.batches == [["first"], ["third"]]
 
@@ -214,17 +205,21 @@ def test_an_error_reaches_its_request_alone(gated: Gated) -> None:
         assert batcher.metrics.waiting == 0
 
 
-@pytest.mark.parametrize("option", ["out", "pool", "device", "show_progress_bar"])
-def test_options_of_a_call_of_its_own(model: SentenceEncoder, option: str) -> None:
-    with Batcher(model) as batcher, pytest.raises(TypeError, match=f"takes no {option}=; pass it to encode of"):
-        batcher.encode("One.", **{option: None})
+def test_options_of_a_call_of_its_own(model: SentenceEncoder) -> None:
+    with Batcher(model) as batcher, pytest.raises(TypeError, match="takes no pool=; pass it to encode of"):
+        batcher.encode("One.", pool=None)
 
 
-def test_the_thread_survives_whatever_a_model_raises(model: SentenceEncoder) -> None:
+def test_whatever_is_raised_reaches_those_who_wait(model: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a model, which the thread survives, or by the thread itself."""
+
     def encode(texts: list[str], **options: Any) -> Any:
         if texts == ["exit"]:
             raise SystemExit
         return model.encode(texts, **options)[: 0 if texts == ["short"] else None]
+
+    def broken() -> float:
+        raise ArithmeticError("no time")
 
     wrong: Any = Gated(model)
     wrong.encode = encode
@@ -233,17 +228,10 @@ def test_the_thread_survives_whatever_a_model_raises(model: SentenceEncoder) -> 
             with pytest.raises(error):
                 batcher.encode(text)
         assert batcher.encode("lake").shape == (16,)
-
-
-def test_an_error_of_the_thread_reaches_all_who_wait(model: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
-    with model.batcher(max_wait=1e10) as batcher:  # Longer than a thread can wait at once.
+    with Batcher(wrong, max_wait=1e10) as batcher:  # Longer than a thread can wait at once.
         waiting = batcher.submit("one")
         with pytest.raises(concurrent.futures.TimeoutError):
             waiting.result(0.1)
-
-        def broken() -> float:
-            raise ArithmeticError("no time")
-
         monkeypatch.setattr(batcher._queue, "seconds_to_wait", broken)
         later = batcher.submit("two")
         with batcher._queue.changed:

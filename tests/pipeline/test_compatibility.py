@@ -1,8 +1,7 @@
-"""Arguments and methods under the names of sentence-transformers, and encoding in several processes."""
+"""Arguments and methods under the names of sentence-transformers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ import pytest
 import torch
 
 from sbert import CrossEncoder, SentenceEncoder
-from sbert.pipeline.pool import Pool
 from tests import small
 
 TEXTS = [f"{a} {b}" for a in ("red fox", "small boat", "quiet lake") for b in ("one", "two", "three")]
@@ -25,12 +23,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def model(folder: Path) -> SentenceEncoder:
     return SentenceEncoder(folder, device="cpu")
-
-
-@pytest.fixture(scope="module")
-def pool(model: SentenceEncoder) -> Iterator[Pool]:
-    with model.start_multi_process_pool(["cpu", "cpu"]) as pool:
-        yield pool
 
 
 @pytest.mark.parametrize(
@@ -102,27 +94,3 @@ def test_the_outputs_of_a_text(model: SentenceEncoder) -> None:
     for found, text in ((one, TEXTS[0]), (two, TEXTS[1]), (single, TEXTS[0])):
         assert np.array_equal(found["sentence_embedding"], model.encode(text))
         assert torch.equal(found["token_embeddings"], model.encode(text, output_value="token_embeddings"))
-
-
-# ------------------------------------------------------------------------------------------------------- processes
-
-
-def test_processes_give_the_same_in_the_same_order(model: SentenceEncoder, pool: Pool) -> None:
-    expected = model.encode(TEXTS, normalize_embeddings=True)
-    for size in (None, 1, 4, 100):
-        assert np.array_equal(model.encode(TEXTS, pool=pool, chunk_size=size, normalize_embeddings=True), expected)
-    assert torch.equal(
-        model.encode(TEXTS, pool=pool, convert_to_tensor=True), model.encode(TEXTS, convert_to_tensor=True)
-    )
-    assert np.array_equal(model.encode_multi_process(iter(TEXTS), pool), model.encode(TEXTS))
-    assert model.encode([], pool=pool).shape == (0, 16)
-    assert model.encode(TEXTS[0], pool=pool).shape == (16,)
-    tokens = model.encode(TEXTS, pool=pool, chunk_size=2, output_value="token_embeddings")
-    assert all(map(torch.equal, tokens, model.encode(TEXTS, output_value="token_embeddings")))
-
-
-@pytest.mark.slow  # Starts workers.
-def test_a_list_of_devices(model: SentenceEncoder) -> None:
-    assert np.array_equal(model.encode(TEXTS, device=["cpu", "cpu"]), model.encode(TEXTS))
-    with pytest.raises(ValueError, match="devices is empty"):
-        model.encode(TEXTS, device=[])

@@ -39,17 +39,14 @@ def expected(model: SentenceEncoder) -> np.ndarray:
 
 
 def test_neighbours_and_order_do_not_matter(model: SentenceEncoder, expected: np.ndarray) -> None:
+    half = model.dtype == torch.bfloat16
+    np.testing.assert_allclose(expected, model.encode(TEXTS), atol=0.03 if half else 1e-6)
     order = random.permutation(len(TEXTS))
     shuffled = model.encode([TEXTS[row] for row in order], deterministic=True, batch_tokens=50)
     np.testing.assert_array_equal(shuffled, expected[order])
     np.testing.assert_array_equal(model.encode(TEXTS[5:20] * 3, deterministic=True), np.tile(expected[5:20], (3, 1)))
     for row in (0, 7, 60, 62, 63):
         np.testing.assert_array_equal(model.encode(TEXTS[row], deterministic=True), expected[row])
-
-
-def test_the_vectors_are_those_of_the_default(model: SentenceEncoder, expected: np.ndarray) -> None:
-    half = model.dtype == torch.bfloat16
-    np.testing.assert_allclose(expected, model.encode(TEXTS), atol=0.03 if half else 1e-6)
 
 
 def test_threads_and_their_number_do_not_matter(model: SentenceEncoder, expected: np.ndarray) -> None:
@@ -75,12 +72,6 @@ def test_processes_do_not_matter(model: SentenceEncoder, expected: np.ndarray, t
     program = [sys.executable, "-c", PROGRAM, "2", str(tmp_path / "texts.npy"), dtype, str(tmp_path / "vectors.npy")]
     subprocess.run(program, check=True)
     np.testing.assert_array_equal(np.load(tmp_path / "vectors.npy"), expected)
-
-
-@pytest.mark.slow  # Only a pool has windows and processes.
-def test_pools_do_not_matter(model: SentenceEncoder, expected: np.ndarray) -> None:
-    with model.pool(["cpu", "cpu"]) as pool:
-        np.testing.assert_array_equal(model.encode(TEXTS, deterministic=True, pool=pool, chunk_size=13), expected)
 
 
 def test_every_result(tmp_path: Path) -> None:

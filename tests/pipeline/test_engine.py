@@ -106,14 +106,12 @@ def test_prefetch(depth: int) -> None:
             yield i
         raise RuntimeError("the end")
 
-    taken = []
     coming = prefetch(items(), depth)
-    for _ in range(5):
-        taken.append(next(coming))
-        assert len(made) <= len(taken) + depth
+    for taken in range(5):
+        assert next(coming) == taken
+        assert len(made) <= taken + 1 + depth
     with pytest.raises(RuntimeError, match="the end"):
         next(coming)
-    assert taken == [0, 1, 2, 3, 4]
     before = threading.active_count()
     half = prefetch(iter(range(100)))
     assert next(half) == 0
@@ -125,12 +123,9 @@ def test_prefetch(depth: int) -> None:
     ("weights", "auto", "device", "capability", "expected"),
     [
         (torch.float32, True, "cpu", None, torch.float32),
-        (torch.bfloat16, False, "cpu", None, torch.bfloat16),
         (torch.float32, True, "cuda", (9, 0), torch.bfloat16),
-        (torch.float32, True, "cuda", (8, 0), torch.bfloat16),
         (torch.float32, True, "cuda", (7, 5), torch.float16),
         (torch.float32, True, "cuda", (6, 1), torch.float32),
-        (torch.float32, False, "cuda", (9, 0), torch.float32),
         (torch.float16, False, "cuda", (9, 0), torch.float16),
         (torch.float32, True, "mps", None, torch.float32),
     ],

@@ -21,7 +21,7 @@ from sbert.backends import network
 from sbert.batch import TokenBatch
 from sbert.pipeline.encode import Encoding
 from sbert.pipeline.progress import Report
-from sbert.pipeline.run import MemoryLimit, memory_limit, run
+from sbert.pipeline.run import MemoryLimit, run
 from tests import small
 from tests.simulated_cuda.simulator import simulated
 
@@ -173,13 +173,6 @@ def test_one_text_too_large_is_named(narrow: SentenceEncoder) -> None:
         narrow.encode("red")
     narrow[2].rows = 10**6
     assert narrow.encode("red").shape == (16,)
-
-
-def test_each_model_and_device_has_its_room(narrow: SentenceEncoder, folder: Path) -> None:
-    cpu, other = torch.device("cpu"), torch.device("meta")
-    assert memory_limit(narrow, cpu) is memory_limit(narrow, cpu)
-    assert memory_limit(narrow, cpu) is not memory_limit(narrow, other)
-    assert memory_limit(narrow, cpu) is not memory_limit(encoder(folder), cpu)
 
 
 def test_nothing_of_a_batch_that_failed_is_kept(narrow: SentenceEncoder) -> None:
