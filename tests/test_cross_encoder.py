@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 import pickle
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,12 @@ EACH = pytest.mark.parametrize(
 @pytest.fixture(scope="module")
 def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder(tmp_path_factory.mktemp("models") / "bert")
+
+
+@pytest.fixture(scope="module", params=[1, 3])
+def scorer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> CrossEncoder:
+    """Cross-encoders of one score and of three scores per pair."""
+    return CrossEncoder(folder(tmp_path_factory.mktemp("scorer") / "bert", classes=request.param), device="cpu")
 
 
 @pytest.fixture
@@ -81,18 +87,18 @@ def test_long_pairs_are_cut_as_hugging_face_does(tmp_path: Path, family: str, si
     np.testing.assert_allclose(ours.predict(LONG, on_truncate="ignore"), peer.predict(LONG), atol=1e-5)
 
 
-def test_every_way_to_cut_two_texts(bert: Path) -> None:
+def test_every_way_to_truncate_two_texts(bert: Path) -> None:
     plain = CrossEncoder(bert, device="cpu").tokenizer
     reader = PairTokenizer(plain, typed=True)
+    first, second = zip(*(("fox " * a, "lake " * b) for a in range(10) for b in range(10)), strict=True)
+    counts = [len(ids) for ids in plain(first, second)["input_ids"]]
     for limit in (5, 6, 7, 10, 11):
-        pairs = [("fox " * a, "lake " * b) for a in range(10) for b in range(10)]
-        made = plain([a for a, _ in pairs], [b for _, b in pairs], truncation="longest_first", max_length=limit)
-        tokens = tokenize_pairs(reader, pairs, limit, None, None)
-        batches = [tokens.batch(np.array([row])) for row in range(len(pairs))]
-        assert [batch.ids.tolist() for batch in batches] == made["input_ids"]
-        assert [batch.types.tolist() for batch in batches] == made["token_type_ids"]
-        counts = plain([a for a, _ in pairs], [b for _, b in pairs])["input_ids"]
-        assert tokens.truncated.tolist() == [len(ids) > limit for ids in counts]
+        expected = plain(first, second, truncation="longest_first", max_length=limit)
+        tokens = tokenize_pairs(reader, list(zip(first, second, strict=True)), limit, None, None)
+        batches = [tokens.batch(np.array([row])) for row in range(len(first))]
+        assert [batch.ids.tolist() for batch in batches] == expected["input_ids"]
+        assert [batch.types.tolist() for batch in batches] == expected["token_type_ids"]
+        assert tokens.truncated.tolist() == [count > limit for count in counts]
 
 
 def test_a_tokenizer_without_rust(bert: Path, tmp_path: Path) -> None:
@@ -152,22 +158,19 @@ def test_rank_of_sentence_transformers(bert: Path, model: CrossEncoder) -> None:
 
 def test_rank_ties_and_errors(model: CrossEncoder, tmp_path: Path) -> None:
     found = model.rank("a", ["lake", "boat", "lake", "boat", "lake"])
-    order = [entry["corpus_id"] for entry in found]
-    assert order in ([0, 2, 4, 1, 3], [1, 3, 0, 2, 4])
-    assert model.rank("a", []) == []
-    with pytest.raises(TypeError, match=r"documents\[1\] is of type int"):
-        model.rank("a", ["b", 3])
-    with pytest.raises(TypeError, match="query is of type list"):
-        model.rank(["a"], ["b"])
-    with pytest.raises(TypeError, match="documents is of type str"):
-        model.rank("a", "b")
-    with pytest.raises(ValueError, match="top_k=0 is too small"):
-        model.rank("a", ["b"], top_k=0)
-    with pytest.raises(TypeError, match=r"rank\(\) takes no argument 'number'"):
-        model.rank("a", ["b"], number=2)
+    assert [entry["corpus_id"] for entry in found] in ([0, 2, 4, 1, 3], [1, 3, 0, 2, 4])
     several = CrossEncoder(folder(tmp_path / "several", classes=3), device="cpu")
-    with pytest.raises(ValueError, match=r"3 scores per pair.*predict\(\)"):
-        several.rank("a", ["b"])
+    wrong: list[tuple[Any, type[Exception], str]] = [
+        (lambda: model.rank("a", ["b", 3]), TypeError, r"documents\[1\] is of type int"),
+        (lambda: model.rank(["a"], ["b"]), TypeError, "query is of type list"),
+        (lambda: model.rank("a", "b"), TypeError, "documents is of type str"),
+        (lambda: model.rank("a", ["b"], top_k=0), ValueError, "top_k=0 is too small"),
+        (lambda: model.rank("a", ["b"], number=2), TypeError, r"rank\(\) takes no argument 'number'"),
+        (lambda: several.rank("a", ["b"]), ValueError, r"3 scores per pair.*predict\(\)"),
+    ]
+    for call, error, message in wrong:
+        with pytest.raises(error, match=message):
+            call()
 
 
 # ----------------------------------------------------------------------------------------------------- predict
@@ -184,28 +187,11 @@ def test_a_pair_alone_as_among_others(model: CrossEncoder) -> None:
     np.testing.assert_allclose(model.predict(PAIRS, batch_tokens=30, activation=nn.Identity()), among, atol=1e-6)
 
 
-def test_order_duplicates_and_containers(model: CrossEncoder) -> None:
+def test_order_and_duplicates(model: CrossEncoder) -> None:
     expected = model.predict(PAIRS)
-    backwards = model.predict(PAIRS[::-1])
-    np.testing.assert_allclose(backwards[::-1], expected, atol=1e-6)
+    np.testing.assert_allclose(model.predict(PAIRS[::-1])[::-1], expected, atol=1e-6)
     twice = model.predict(PAIRS * 2)
     np.testing.assert_array_equal(twice[: len(PAIRS)], twice[len(PAIRS) :])
-    for held in (iter(PAIRS), [list(pair) for pair in PAIRS], np.array(PAIRS), np.array(PAIRS, dtype=object)):
-        np.testing.assert_array_equal(model.predict(held), expected)
-    np.testing.assert_allclose(model.predict(np.array(PAIRS[0])), expected[0], atol=1e-6)  # Of a batch of one.
-    tensor = model.predict(PAIRS, convert_to_tensor=True)
-    assert isinstance(tensor, torch.Tensor)
-    np.testing.assert_array_equal(tensor.numpy(), expected)
-    listed = model.predict(PAIRS, convert_to_numpy=False)
-    assert [float(score) for score in listed] == expected.tolist()
-
-
-def test_no_pairs(model: CrossEncoder, tmp_path: Path) -> None:
-    assert model.predict([]).shape == (0,)
-    several = CrossEncoder(folder(tmp_path / "several", classes=3), device="cpu")
-    assert several.predict(iter([])).shape == (0, 3)
-    assert several.predict([], convert_to_tensor=True).dtype == torch.float32
-    assert several.predict(PAIRS[0]).shape == (3,)
 
 
 @pytest.mark.parametrize(
@@ -214,11 +200,9 @@ def test_no_pairs(model: CrossEncoder, tmp_path: Path) -> None:
         (["a", "b", "c"], r"pairs\[0\] is .*, of type str"),
         ([("a", "b"), ("a", "b", "c")], r"pairs\[1\] is \('a', 'b', 'c'\), of type tuple"),
         ([("a", "b"), ("a", None)], r"pairs\[1\] is \('a', None\), of type tuple"),
-        ([("a", "b"), 7], r"pairs\[1\] is .*, of type int"),
         ([("a", "b"), {"a", "b"}], r"pairs\[1\] is .*, of type set"),
         ("ab", "pairs is of type str"),
         ({"a": "b"}, "pairs is of type dict"),
-        (7, "pairs is of type int"),
     ],
 )
 def test_what_is_no_pair_is_named(model: CrossEncoder, pairs: Any, message: str) -> None:
@@ -297,8 +281,6 @@ def test_the_activation_of_several_classes(tmp_path: Path) -> None:
     assert type(model.activation) is nn.Identity
     model.activation = nn.Softmax(dim=-1)
     np.testing.assert_allclose(model.predict(PAIRS).sum(1), 1, atol=1e-6)
-    model.save(tmp_path / "saved")
-    np.testing.assert_array_equal(CrossEncoder(tmp_path / "saved", device="cpu").predict(PAIRS), model.predict(PAIRS))
 
 
 def test_activations_that_no_folder_keeps(model: CrossEncoder, tmp_path: Path) -> None:
@@ -340,27 +322,26 @@ def test_folders_that_do_not_fit(tmp_path: Path) -> None:
         CrossEncoder(tmp_path / "nowhere")
     with pytest.raises(ValueError, match="classes=0 is too small"):
         CrossEncoder(path, 0)
-
     weights = load_file(path / "model.safetensors")
-    save_file({k: v for k, v in weights.items() if k != "classifier.weight"}, path / "model.safetensors")
-    with pytest.raises(ValueError, match=r"model.safetensors lacks 1 of the weights .*classifier.weight"):
-        CrossEncoder(path, device="cpu")
-    save_file({**weights, "classifier.weight": weights["classifier.weight"][:2].clone()}, path / "model.safetensors")
-    with pytest.raises(ValueError, match=r"gives classifier.weight the shape \(2, 16\)"):
-        CrossEncoder(path, device="cpu")
-    (path / "model.safetensors").write_bytes(b"\x10")
-    with pytest.raises(ValueError, match=r"model.safetensors cannot be read"):
-        CrossEncoder(path, device="cpu")
+    head = weights.pop("classifier.weight")
+    for given, message in (
+        (weights, "model.safetensors lacks 1 of the weights .*classifier.weight"),
+        ({**weights, "classifier.weight": head[:2].clone()}, r"gives classifier.weight the shape \(2, 16\)"),
+    ):
+        save_file(given, path / "model.safetensors")
+        with pytest.raises(ValueError, match=message):
+            CrossEncoder(path, device="cpu")
 
 
 def test_a_head_of_another_kind_is_not_taken_for_ours(tmp_path: Path) -> None:
     path = folder(tmp_path / "model", classes=1)
-    edit(path / "config.json", architectures=["BertForTokenClassification"])
-    with pytest.raises(ValueError, match=r"names BertForTokenClassification, .* head made for something else"):
-        CrossEncoder(path, device="cpu")
-    edit(path / "config.json", architectures=["BertForCausalLM"])
-    with pytest.raises(ValueError, match="pass classes= for a new head"):
-        CrossEncoder(path, device="cpu")
+    for kind, message in (
+        ("BertForTokenClassification", "names BertForTokenClassification, .* head made for something else"),
+        ("BertForCausalLM", "pass classes= for a new head"),
+    ):
+        edit(path / "config.json", architectures=[kind])
+        with pytest.raises(ValueError, match=message):
+            CrossEncoder(path, device="cpu")
 
 
 def test_chains_and_unknown_prompts_of_theirs_are_refused(tmp_path: Path) -> None:
@@ -427,22 +408,78 @@ def test_a_tokenizer_of_another_model(tmp_path: Path) -> None:
         CrossEncoder(path, device="cpu").predict([*PAIRS, ("the lake-boat", "")])
 
 
-def test_dtypes(bert: Path) -> None:
-    assert CrossEncoder(bert, device="cpu").dtype == torch.float32
+def test_dtypes(bert: Path, model: CrossEncoder) -> None:
     with pytest.warns(UserWarning, match="no float16 arithmetic"):
-        assert CrossEncoder(bert, device="cpu", dtype="float16").dtype == torch.float32
+        assert CrossEncoder(bert, device="cpu", dtype="float16").dtype == model.dtype == torch.float32
     half = CrossEncoder(bert, device="cpu", dtype="bfloat16")
-    assert half.dtype == torch.bfloat16
     found = half.predict(PAIRS)
+    assert (half.dtype, found.dtype) == (torch.bfloat16, np.float32)
+    np.testing.assert_allclose(found, model.predict(PAIRS), atol=0.05)
+
+
+# ------------------------------------------------------------------------------------------------ types of results
+
+DOCUMENTS = ["a small boat", "the quiet lake", "a red fox", "a small boat"]
+CONVERSIONS = list(itertools.product((True, False), repeat=2))
+
+
+def test_rank_gives_tensors_or_numbers(model: CrossEncoder) -> None:
+    expected = model.predict([("a fox", text) for text in DOCUMENTS])
+    order = np.argsort(-expected, kind="stable").tolist()
+    for (numpy, tensor), top_k in itertools.product(CONVERSIONS, (None, 2)):
+        options = {"convert_to_numpy": numpy, "convert_to_tensor": tensor, "top_k": top_k}
+        found = model.rank("a fox", iter(DOCUMENTS), return_documents=True, **options)
+        assert [entry["corpus_id"] for entry in found] == order[:top_k]
+        assert [entry["text"] for entry in found] == [DOCUMENTS[row] for row in order[:top_k]]
+        assert [float(entry["score"]) for entry in found] == expected[order[:top_k]].tolist()
+        for entry in found:
+            if numpy and not tensor:
+                assert type(entry["score"]) is float
+            else:
+                assert (entry["score"].shape, entry["score"].dtype) == ((), torch.float32)
+        assert model.rank("a fox", [], **options) == []
+
+
+def test_predict_gives_one_type_for_each_conversion(scorer: CrossEncoder) -> None:
+    several = [("a fox", text) for text in DOCUMENTS]
+    expected = scorer.predict(several)
+    row = () if scorer.classes == 1 else (scorer.classes,)
+    for numpy, tensor in CONVERSIONS:
+        options: dict[str, Any] = {"convert_to_numpy": numpy, "convert_to_tensor": tensor}
+        kind = torch.Tensor if tensor else np.ndarray if numpy else list
+        for given in (several, tuple(several), iter(several), np.array(several), zip(*zip(*several))):  # noqa: B905
+            found = scorer.predict(given, **options)
+            assert isinstance(found, kind)
+            np.testing.assert_allclose(torch.stack(found) if kind is list else found, expected, atol=1e-6)
+        for one in (several[0], list(several[0]), np.array(several[0])):
+            found = scorer.predict(one, **options)
+            assert isinstance(found, (np.ndarray, np.generic) if kind is np.ndarray else torch.Tensor)
+            assert found.shape == row
+            np.testing.assert_allclose(found, expected[0], atol=1e-6)
+        for nothing in ([], iter(()), np.zeros((0, 2), "<U1")):
+            found = scorer.predict(nothing, **options)
+            assert isinstance(found, kind)
+            assert kind is list or tuple(found.shape) == (0, *row)
+
+
+def test_an_activation_gives_float32_and_a_row_a_pair(scorer: CrossEncoder) -> None:
+    several = [("a fox", text) for text in DOCUMENTS]
+    plain = scorer.predict(several, activation=nn.Identity())
+    found = scorer.predict(several, activation=lambda scores: scores.double().sigmoid())
     assert found.dtype == np.float32
-    np.testing.assert_allclose(found, CrossEncoder(bert, device="cpu").predict(PAIRS), atol=0.05)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _quiet() -> Iterator[None]:
-    """No bars of Hugging Face's for the models of the tests."""
-    from transformers.utils import logging
-
-    logging.disable_progress_bar()
-    yield
-    logging.enable_progress_bar()
+    np.testing.assert_allclose(found, 1 / (1 + np.exp(-plain)), atol=1e-6)
+    assert scorer.predict(several, activation=lambda scores: scores.argmax(1)).dtype == np.int64
+    for softmax in (nn.Softmax(dim=-1), nn.LogSoftmax(dim=1)):
+        if scorer.classes == 1:  # It would be 1, or 0, for every pair, and rank by nothing.
+            with pytest.raises(ValueError, match=r"of one score gives every pair the same; pass nn\.Sigmoid"):
+                scorer.rank("a fox", DOCUMENTS, activation=softmax)
+        else:
+            assert np.ptp(scorer.predict(several, activation=softmax)) > 0
+    cases = [
+        (lambda scores: scores * float("nan"), r"gives NaN for pairs\[0\]"),
+        (lambda scores: scores[:1], r"makes shape \(1, \d\) of \(4, \d\) scores; return a row"),
+        (lambda scores: scores.numpy(), "makes ndarray of"),
+    ]
+    for activation, message in cases:
+        with pytest.raises(ValueError, match=message):
+            scorer.predict(several, activation=activation)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import difflib
 import functools
-import importlib
 import inspect
 import math
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from importlib import import_module
 from numbers import Integral, Real
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
+# What other libraries call their arguments: only an unknown one needs it, so nothing here depends on it.
+_FOREIGN = "sbert.integrations.foreign_arguments"
 
 
 def nearest_argument(name: str, known: Iterable[str]) -> str | None:
@@ -67,7 +69,7 @@ def known_arguments(
     def checked(*args: P.args, **options: P.kwargs) -> R:
         if not known.issuperset(options):
             if aliases:
-                args, options = _foreign().translate(label, names, args, options)
+                args, options = import_module(_FOREIGN).translate(label, names, args, options)
             if unknown := [name for name in options if name not in known]:
                 hint = _hint(unknown[0], names, config)
                 raise TypeError(f"{label}() takes no argument {unknown[0]!r}{hint} {', '.join(names)}")
@@ -77,7 +79,7 @@ def known_arguments(
 
 
 def _hint(name: str, names: list[str], config: type | None) -> str:
-    known_elsewhere = _foreign().NAMES
+    known_elsewhere = import_module(_FOREIGN).NAMES
     equivalents = [each for each in known_elsewhere.get(name, ()) if each in names]
     meant = next(iter(equivalents), None) if name in known_elsewhere else nearest_argument(name, names)
     if meant:
@@ -85,11 +87,6 @@ def _hint(name: str, names: list[str], config: type | None) -> str:
     if config is not None and (setting := nearest_argument(name, inspect.signature(config).parameters)):
         return f"; pass config={config.__name__}({setting}=...); it takes"
     return ", only"
-
-
-def _foreign() -> Any:
-    """What other libraries call their arguments: only an unknown one needs it, so nothing here depends on it."""
-    return importlib.import_module("sbert.integrations.foreign_arguments")
 
 
 def known_arguments_or(config: type) -> Callable[[Callable[P, R]], Callable[P, R]]:

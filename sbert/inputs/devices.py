@@ -8,8 +8,7 @@ from torch import nn
 from sbert.inputs.arguments import warn
 
 # Large enough for efficient matrix products, small enough for the caches of a CPU.
-_BATCH_TOKENS = {"cpu": 4096}
-_BATCH_TOKENS_ACCELERATOR = 32768
+_BATCH_TOKENS, _BATCH_TOKENS_ACCELERATOR = 4096, 32768
 
 # Compute capabilities from which NVIDIA's GPUs have matrix units for a dtype; ROCm reports capabilities above these.
 _BFLOAT16, _FLOAT16 = (8, 0), (7, 0)
@@ -29,7 +28,7 @@ def default_device() -> torch.device:
 
 def default_batch_tokens(device: torch.device) -> int:
     """Default of the maximum number of tokens per batch."""
-    return _BATCH_TOKENS.get(device.type, _BATCH_TOKENS_ACCELERATOR)
+    return _BATCH_TOKENS if device.type == "cpu" else _BATCH_TOKENS_ACCELERATOR
 
 
 def default_windows(device: torch.device) -> tuple[int, int]:

@@ -26,7 +26,7 @@ from sbert.inputs.devices import default_batch_tokens, default_windows, inferenc
 from sbert.pipeline.batching import Rows, plan, prefetch, unique, windows
 from sbert.pipeline.progress import UNKNOWN_LEAST, Report, check_finite, not_finite
 from sbert.pipeline.quantization import check_coding, quantize
-from sbert.pipeline.run import RowsOfTensor, TextTooLargeError, memory_limit, run
+from sbert.pipeline.run import MemoryLimit, RowsOfTensor, TextTooLargeError, run
 from sbert.pipeline.tokenize import Tokens, tokenize
 from sbert.storage.files import is_out_of_memory, one_line
 from sbert.storage.processes import in_child
@@ -360,7 +360,8 @@ class Encoding:
         batches = plan(tokens.lengths, self.batch_tokens, self.batch_size)
         if done is not None and done.any():
             batches = [rows for rows in batches if not done[rows].all()]
-        return run(forward, tokens, batches, self.device, memory_limit(self.model, self.device), name)
+        limit = self.model._memory_limits.setdefault(self.device, MemoryLimit())
+        return run(forward, tokens, batches, self.device, limit, name)
 
     # ----------------------------------------------------------------------------------------- token embeddings
 

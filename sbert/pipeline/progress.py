@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 import warnings
 from dataclasses import dataclass
@@ -29,12 +28,10 @@ _UNKNOWN = "unknown tokens"
 
 def progress_bar(show: bool | None, **options: Any) -> Any:
     """A tqdm bar; if ``show`` is None, it appears on a terminal or in a notebook only."""
-    with _lock:  # Threads that interleave ``catch_warnings`` would disable warnings for good.
-        if "tqdm.auto" not in sys.modules:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # A notebook without widgets gets a bar of text.
-                import_module("tqdm.auto")
-    return import_module("tqdm.auto").tqdm(disable=False if show else None, bar_format=_BAR, **options)
+    with _lock, warnings.catch_warnings():  # Threads that interleave these would disable warnings for good.
+        warnings.simplefilter("ignore")  # A notebook without widgets gets a bar of text.
+        tqdm = import_module("tqdm.auto").tqdm
+    return tqdm(disable=False if show else None, bar_format=_BAR, **options)
 
 
 def warn_of_unknown(unknown: int, known: int, warned: set[str], what: str = "sentences") -> None:
@@ -53,10 +50,6 @@ def warn_of_unknown(unknown: int, known: int, warned: set[str], what: str = "sen
             f"{_UNKNOWN}: {share:.0%} of the tokens of these {what} are not in the model's vocabulary, so the model"
             " cannot tell them apart; use a model for that language"
         )
-
-
-# Truncated sentences, unknown and known tokens, and rows that left the range of a dtype.
-Counts = tuple[int, int, int, tuple[int, str, str] | None]
 
 
 @dataclass
@@ -100,18 +93,13 @@ class Report:
         """A report that shows and warns of nothing."""
         return cls(None, False, "ignore", None)
 
-    def counts(self) -> Counts:
-        """What ``add`` of another report takes."""
-        return self.truncated, self.unknown, self.known, self.beyond
-
-    def add(self, counts: Counts) -> None:
+    def add(self, other: Report) -> None:
         """Add what another report has counted, of other rows of the same call."""
-        truncated, unknown, known, beyond = counts
-        self.truncated += truncated
-        self.unknown += unknown
-        self.known += known
-        if beyond:
-            self.left_range(*beyond)
+        self.truncated += other.truncated
+        self.unknown += other.unknown
+        self.known += other.known
+        if other.beyond:
+            self.left_range(*other.beyond)
 
     def record(self, tokens: Tokens, first: Rows, counts: Rows) -> None:
         """Count unknown tokens and truncated texts.
@@ -137,8 +125,7 @@ class Report:
     def left_range(self, rows: int, half: str, full: str) -> None:
         """Record rows that have left the range of the dtype ``half`` and are computed again in the dtype ``full``."""
         if rows:
-            count, *_ = self.beyond or (0,)
-            self.beyond = count + rows, half, full
+            self.beyond = (self.beyond or (0,))[0] + rows, half, full
 
     def done(self, sentences: int) -> None:
         """Advance the bar by a number of sentences."""

@@ -128,8 +128,7 @@ def quantize(vectors: Array | Tensor, precision: str, ranges: npt.ArrayLike | No
         codes = ((values - least) / step).floor_().clamp_(0, _STEPS).add_(_FIRST).to(torch.int8)
     else:
         packed = np.packbits(values.cpu().numpy() > 0, axis=1)
-        if precision == "binary":
-            packed = (packed.astype(np.int16) - 128).astype(np.int8)
+        packed = (packed ^ 128).view(np.int8) if precision == "binary" else packed  # A byte minus 128.
         codes = torch.from_numpy(packed).to(values.device)
     return codes.numpy() if isinstance(vectors, np.ndarray) else codes
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -43,12 +43,6 @@ class MemoryLimit:
         self._fitted += 2 * tokens > self.tokens
         if self._fitted >= self._patience:
             self.tokens, self._fitted = 2 * self.tokens, 0
-
-
-def memory_limit(model: Any, device: torch.device) -> MemoryLimit:
-    """What is known about the memory beside a model on a device, for all its calls."""
-    limits: dict[torch.device, MemoryLimit] = model._memory_limits
-    return limits.setdefault(device, MemoryLimit())
 
 
 def run(
@@ -119,13 +113,11 @@ def run_single(
         TextTooLargeError: If it does not fit.
     """
     for _ in range(2):
-        output = run_within_memory(forward, tokens, rows, device)
-        if output is not None:
+        if (output := run_within_memory(forward, tokens, rows, device)) is not None:
             return output
-    what = f"{name(int(rows[0]))}, {tokens.lengths[rows[0]]:,} tokens"
     raise TextTooLargeError(
-        f"{what}, does not fit in the free memory of {device}, even alone; split it, set a lower max_seq_length, or"
-        " free memory"
+        f"{name(int(rows[0]))}, {tokens.lengths[rows[0]]:,} tokens, does not fit in the free memory of {device}, even"
+        " alone; split it, set a lower max_seq_length, or free memory"
     )
 
 
@@ -155,11 +147,11 @@ class RowsOfTensor:
 
     def _copy(self) -> None:
         """Start to copy the collected vectors; store those of the copy before."""
-        gathered, copying = self._gathered, self._copying
-        self._gathered, self._copying = [], None
-        if gathered:
-            vectors = torch.cat([some for _, some in gathered])
-            self._copying = np.concatenate([rows for rows, _ in gathered]), *start_to_host(vectors)
+        copying, self._copying = self._copying, None
+        if self._gathered:
+            gathered, vectors = zip(*self._gathered, strict=True)
+            self._copying = np.concatenate(gathered), *start_to_host(torch.cat(vectors))
+            self._gathered = []
         if copying:
             rows, host, wait = copying
             wait()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -149,7 +148,8 @@ def tokenize_prefixes(reader: ReadsText, texts: Sequence[str], limit: int) -> li
     rows: list[list[int]] = [[]] * len(texts)
     waiting, size = list(range(len(texts))), _LEAST + _CHARACTERS * limit
     while waiting:
-        read = [_prefix(texts[row], size, border) for row in waiting]
+        ends = [border.search(texts[row], size) if len(texts[row]) > 2 * size else None for row in waiting]
+        read = [texts[row][: end.end()] if end else texts[row] for row, end in zip(waiting, ends, strict=True)]
         short = []
         for row, text, ids in zip(waiting, read, reader.tokenize(read), strict=True):
             if len(ids) > limit + _MARGIN or len(text) == len(texts[row]):
@@ -158,11 +158,6 @@ def tokenize_prefixes(reader: ReadsText, texts: Sequence[str], limit: int) -> li
                 short.append(row)
         waiting, size = short, 4 * size
     return rows
-
-
-def _prefix(text: str, size: int, border: re.Pattern[str]) -> str:
-    end = border.search(text, size) if len(text) > 2 * size else None
-    return text[: end.end()] if end else text
 
 
 def count_unknown(

@@ -16,7 +16,7 @@ from torch import Tensor
 from sbert.inputs.arguments import check_positive, warn
 from sbert.pipeline.batching import Rows, plan, unique
 from sbert.pipeline.encode import Encoding, SavedRows
-from sbert.pipeline.progress import Counts, Report
+from sbert.pipeline.progress import Report
 from sbert.pipeline.run import RowsOfTensor
 
 # Characters of a token in most languages, and batches of a chunk: an accelerator is done sooner with a batch.
@@ -33,7 +33,7 @@ def encode_chunk(
     settings: tuple[tuple[Any, ...], dict[str, Any]],
     chunk: tuple[list[Any], Rows, Rows],
     reporting: tuple[int, int | None, str],
-) -> tuple[Any, Counts, list[str]]:
+) -> tuple[Any, Report, list[str]]:
     """What a worker does: outputs of some texts, what its report has counted, and warnings.
 
     Args:
@@ -54,7 +54,7 @@ def encode_chunk(
         result = function(job, *chunk, report)
     # Tensors as arrays, which are written to the pipe as they are.
     result = [part.cpu().numpy() for part in result] if isinstance(result, list) else result.numpy()
-    return result, report.counts(), [str(warning.message) for warning in caught]
+    return result, report, [str(warning.message) for warning in caught]
 
 
 def encode_rows(job: Encoding, texts: list[Any], first: Rows, counts: Rows, report: Report) -> Tensor:
@@ -177,8 +177,8 @@ class PooledEncoding(Encoding):
         self._pool.cancel(future for sent in windows for _, future in sent)
 
     def _receive(self, future: Future[Any], report: Report) -> Any:
-        result, counts, messages = future.result()
-        report.add(counts)
+        result, counted, messages = future.result()
+        report.add(counted)
         for message in messages:
             if message not in self._warned:
                 warn(message)
