@@ -6,6 +6,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -77,24 +78,20 @@ def test_processes_do_not_matter(model: SentenceEncoder, expected: np.ndarray, t
 def test_every_result(tmp_path: Path) -> None:
     """Truncated, normalized, quantized, after a dense layer, by a module that is watched, and tokens."""
     transformer = Transformer(small.bert(tmp_path / "bert"))
-    dense = Dense(16, 12, activation="GELU")
-    encoder = SentenceEncoder(transformer, Pooling("mean"), dense, Normalize(), device="cpu")
+    encoder = SentenceEncoder(transformer, Pooling("mean"), Dense(16, 12, activation="GELU"), Normalize(), device="cpu")
     for watch in (False, True):
-        if watch:  # Hooks want to see the module run, so that there are no copies of its weights.
+        if watch:  # With hooks, there are no copies of the weights.
             transformer.auto_model.register_forward_hook(lambda *_: None)
-        for options in (
+        for more in (
             {"truncate_dim": 7, "normalize_embeddings": True},
             {"precision": "ubinary"},
             {"prompt": "red "},
+            {"output_value": "token_embeddings"},
         ):
-            together = encoder.encode(TEXTS, deterministic=True, on_truncate="ignore", **options)
+            options: dict[str, Any] = {"deterministic": True, "on_truncate": "ignore", **more}
+            together = encoder.encode(TEXTS, **options)
             for row in (1, 8, 62):
-                alone = encoder.encode([TEXTS[row]], deterministic=True, on_truncate="ignore", **options)
-                np.testing.assert_array_equal(alone[0], together[row])
-        tokens = {"output_value": "token_embeddings", "on_truncate": "ignore", "deterministic": True}
-        together = encoder.encode(TEXTS, **tokens)
-        for row in (1, 8, 62):
-            assert torch.equal(encoder.encode(TEXTS[row], **tokens), together[row])
+                np.testing.assert_array_equal(encoder.encode([TEXTS[row]], **options)[0], together[row])
 
 
 def test_scores_of_pairs(tmp_path: Path) -> None:
@@ -103,16 +100,6 @@ def test_scores_of_pairs(tmp_path: Path) -> None:
     scores = scorer.predict(given, deterministic=True, on_truncate="ignore")
     for row in (0, 9, 30):
         assert scorer.predict(given[row], deterministic=True, on_truncate="ignore") == scores[row]
-
-
-def test_changed_weights_are_seen(tmp_path: Path) -> None:
-    encoder = SentenceEncoder(Transformer(small.bert(tmp_path / "bert")), Pooling("mean"), device="cpu")
-    before = encoder.encode(TEXTS[:5], deterministic=True)
-    with torch.no_grad():
-        encoder[0].auto_model.encoder.layer[0].output.dense.weight.mul_(1.5)
-    after = encoder.encode(TEXTS[:5], deterministic=True)
-    assert np.abs(after - before).max() > 1e-3
-    np.testing.assert_allclose(after, encoder.encode(TEXTS[:5]), atol=1e-6)
 
 
 def test_shapes_depend_on_the_length_alone() -> None:

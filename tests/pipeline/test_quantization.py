@@ -38,9 +38,8 @@ def test_a_code_stands_for_the_middle_of_its_step() -> None:
     assert again.dtype == torch.float32
     off = (again - sample).abs().numpy() / step
     assert 0.49 < off.max() < 0.5001
-    beyond = quantize(sample[:1] * 0 + 1000, "int8", ranges)
-    assert (beyond == 127).all()
-    assert (quantize(-1000 + sample[:1] * 0, "int8", ranges) == -128).all()
+    for value, code in ((1000, 127), (-1000, -128)):
+        assert (quantize(torch.full((1, 12), float(value)), "int8", ranges) == code).all()
 
 
 @pytest.mark.parametrize("precision", ["binary", "ubinary"])
@@ -72,13 +71,17 @@ def test_ranges_that_do_not_fit(ranges: Any) -> None:
         check_ranges(ranges, 12)
 
 
-def test_a_sample_is_more_than_one_vector() -> None:
-    with pytest.raises(ValueError, match=r"shape \(1, 12\); pass at least two vectors"):
-        calibrate(vectors(1))
-    with pytest.raises(ValueError, match=r"vectors\[0\] has a NaN"):
-        calibrate(np.array([[np.nan], [1.0]]))
-    with pytest.raises(ValueError, match="do not fit"):
-        calibrate(np.array([[np.inf], [1.0]]))
+@pytest.mark.parametrize(
+    ("sample", "message"),
+    [
+        (np.ones((1, 12)), r"shape \(1, 12\); pass at least two vectors"),
+        ([[np.nan], [1.0]], r"vectors\[0\] has a NaN"),
+        ([[np.inf], [1.0]], "do not fit"),
+    ],
+)
+def test_samples_that_give_no_ranges(sample: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        calibrate(sample)
 
 
 def test_float16() -> None:
