@@ -75,10 +75,12 @@ def late_vectors(
 def _late_vectors(
     job: Encoding, reader: LocatesTokens, documents: Sequence[str], chunks: Sequence[Chunk], report: Report
 ) -> Tensor:
+    if not chunks:
+        return job.vectors([], report)
     own: dict[int, list[Passage]] = {number: [] for number in sorted({chunk.document for chunk in chunks})}
     for row, (document, start, end) in enumerate(chunks):
         own[document].append((row, start, end))
-    result = RowsOfTensor((len(chunks), job.vectors([], report).shape[1]), job.to)
+    result = RowsOfTensor(len(chunks), job.to)
     passages = list(own.values())
     for first, group in groups(documents[number] for number in own):
         for rows, vectors in _batches(job, reader, group, passages[first : first + len(group)], report):

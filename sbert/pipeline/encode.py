@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from sbert.backends import Inference
-from sbert.backends.network import walk
+from sbert.backends.network import tree
 from sbert.batch import Ragged, TokenBatch, TokenEmbeddings, start_to_host
 from sbert.functional import directions, truncate
 from sbert.inputs.arguments import check_choice, check_count
@@ -48,9 +48,8 @@ def evaluating(model: nn.Module) -> Iterator[None]:
     with _lock:
         threads, paused = _calls.setdefault(model, ([], []))
         threads.append(thread)
-        for module in filter(attrgetter("training"), walk(model)):
-            paused.append(module)
-            module.training = False
+        paused += filter(attrgetter("training"), [model, *tree(model).below])
+        _set_mode(paused, training=False)
     try:
         with torch.no_grad():
             yield
@@ -58,12 +57,15 @@ def evaluating(model: nn.Module) -> Iterator[None]:
         with _lock:
             threads.remove(thread)
             if not threads:
-                _restore(model)
+                _set_mode(_calls.pop(model)[1], training=True)
 
 
-def _restore(model: nn.Module) -> None:
-    for module in _calls.pop(model)[1]:
-        module.training = True
+def _set_mode(modules: list[nn.Module], training: bool) -> None:
+    for module in modules:
+        if isinstance(module, torch.jit.ScriptModule):
+            module.training = training
+        else:
+            vars(module)["training"] = training  # As an attribute it takes fifty times as long.
 
 
 def _forget_others() -> None:
@@ -73,7 +75,7 @@ def _forget_others() -> None:
     for model, (threads, _) in list(_calls.items()):
         threads[:] = [thread for thread in threads if thread == threading.get_ident()]
         if not threads:
-            _restore(model)
+            _set_mode(_calls.pop(model)[1], training=True)
 
 
 in_child(_forget_others)
@@ -218,7 +220,9 @@ class Encoding:
                     with self.report(1, show=False) as report:
                         report.record(tokens, _FIRST, _ONCE)
                         report.rows = 1
-                output = self.finish(self.inference.run(self.model, tokens.batch(_FIRST).to(self.device)))
+                batch = tokens.batch(_FIRST)
+                batch = batch if self.device.type == "cpu" else batch.to(self.device)
+                output = self.finish(self.inference.run(self.model, batch))
                 if output.device != self.to:
                     output, wait = start_to_host(output)
                     wait()
@@ -251,26 +255,22 @@ class Encoding:
             yield self.vectors(texts, report, saved)
 
     def _outputs(self, texts: list[Any], report: Report, saved: SavedRows | None = None) -> Tensor:
+        if not texts:
+            some = ("a", "a") if self.model.is_cross_encoder else "a"
+            return self._outputs([some], Report.silent())[:0]
         different, first, inverse = unique(texts)
-        counts = np.bincount(inverse, minlength=len(different))
-        result: RowsOfTensor | None = None
-        done = np.zeros(len(texts), bool)
+        counts = np.bincount(inverse)
+        result, done = RowsOfTensor(len(texts), self.to), np.zeros(len(texts), bool)
         if saved is not None and (restored := saved.restore()):
-            done[restored[0]] = True
-            result = RowsOfTensor((len(texts), restored[1].shape[1]), self.to)
             result.put(*restored)
+            done[restored[0]] = True
             report.done(int(counts[done[first]].sum()))
         for rows, vectors in self.batches(different, first, counts, report, self._forward, done[first]):
-            if result is None:
-                result = RowsOfTensor((len(texts), vectors.shape[1]), self.to)
             result.put(first[rows], vectors)
             report.done(int(counts[rows].sum()))
             if saved is not None:
                 saved.add(first[rows], vectors)
         report.rows += len(texts)
-        if result is None:  # There are no texts.
-            some = ("a", "a") if self.model.is_cross_encoder else "a"
-            return self._outputs([some], Report.silent())[:0]
         complete = result.complete()
         again = np.flatnonzero(first[inverse] != np.arange(len(texts)))
         if len(again):

@@ -127,17 +127,19 @@ class RowsOfTensor:
     If the tensor is on the host, vectors on a GPU are collected there and copied while the next ones are computed.
 
     Args:
-        shape: (rows, dim).
+        rows: Number of rows, of the dimension of the first vectors.
         device: Device of the tensor.
     """
 
-    def __init__(self, shape: tuple[int, int], device: torch.device) -> None:
-        self._tensor = torch.empty(shape, device=device)
+    def __init__(self, rows: int, device: torch.device) -> None:
+        self._tensor = torch.empty(rows, 0, device=device)
         self._gathered: list[tuple[Rows, Tensor]] = []
         self._copying: tuple[Rows, Tensor, Callable[[], object]] | None = None
 
     def put(self, rows: Rows, vectors: Tensor) -> None:
         """Set ``rows``, (n,), to ``vectors``, (n, dim)."""
+        if not self._tensor.shape[1]:
+            self._tensor = self._tensor.new_empty(len(self._tensor), vectors.shape[1])
         if vectors.device.type != "cpu" and self._tensor.device.type == "cpu":
             self._gathered.append((rows, vectors))
             if sum(some.numel() for _, some in self._gathered) >= _GATHERED:

@@ -59,11 +59,10 @@ def encode_chunk(
 
 def encode_rows(job: Encoding, texts: list[Any], first: Rows, counts: Rows, report: Report) -> Tensor:
     """Outputs of the texts of a chunk."""
-    result: RowsOfTensor | None = None
+    result = RowsOfTensor(len(texts), job.to)
     for rows, vectors in job.batches(texts, first, counts, report, job._forward):
-        result = result or RowsOfTensor((len(texts), vectors.shape[1]), job.to)
         result.put(rows, vectors)
-    outputs = result.complete() if result else torch.empty(0)
+    outputs = result.complete()
     beyond = job.beyond_range(outputs, report)
     if len(beyond):
         outputs[torch.from_numpy(beyond)] = job.exact()._outputs([texts[row] for row in beyond], Report.silent())
