@@ -149,13 +149,13 @@ def _in_float64_if_needed(compute: Callable[[Tensor, Tensor], Tensor]) -> Callab
     """
 
     @wraps(compute)
-    def computed(first: Tensor, second: Tensor) -> Tensor:
+    def call(first: Tensor, second: Tensor) -> Tensor:
         matrices = [each.detach() for each in (first, second) if each.numel()]
         if first.device.type != "cpu" or all(_squares_exactly(each.abs().max()) for each in matrices):
             return compute(first, second)
         return compute(first.double(), second.double()).to(first.dtype)
 
-    return computed
+    return call
 
 
 def _distances(first: Tensor, second: Tensor, p: float) -> Tensor:

@@ -85,7 +85,7 @@ def _late_vectors(
     for first, group in groups(documents[number] for number in own):
         for rows, vectors in _batches(job, reader, group, passages[first : first + len(group)], report):
             result.put(np.array(rows), vectors)
-            report.done(len(rows))
+            report.advance(len(rows))
     return result.complete()
 
 

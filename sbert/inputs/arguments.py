@@ -66,7 +66,7 @@ def known_arguments(
     label = function.__qualname__.removesuffix(".__init__")
 
     @functools.wraps(function)
-    def checked(*args: P.args, **options: P.kwargs) -> R:
+    def call(*args: P.args, **options: P.kwargs) -> R:
         if not known.issuperset(options):
             if aliases:
                 args, options = import_module(_FOREIGN).translate(label, names, args, options)
@@ -75,7 +75,7 @@ def known_arguments(
                 raise TypeError(f"{label}() takes no argument {unknown[0]!r}{hint} {', '.join(names)}")
         return function(*args, **options)
 
-    return checked
+    return call
 
 
 def _hint(name: str, names: list[str], config: type | None) -> str:

@@ -33,13 +33,13 @@ def rows_of(sentences: Any, name: str = "sentences") -> Iterator[str]:
     if columns is not None:
         choices = " or ".join(f"{name}[{column!r}]" for column in columns[:_LISTED]) or "a list of str"
         raise TypeError(
-            f"{name} is a {type(sentences).__name__} with the columns {_listed(columns)}; pass one of them: {choices}"
+            f"{name} is a {type(sentences).__name__} with the columns {_show(columns)}; pass one of them: {choices}"
         )
     if not _is_ordered(sentences):
         raise TypeError(f"{name} is of type {type(sentences).__name__}; pass a str, or an ordered iterable of str")
     if isinstance(sentences, np.ndarray) and sentences.ndim != 1:
         raise TypeError(f"{name} is an array of shape {sentences.shape}; pass an array of one dimension")
-    return _checked(values_of(sentences), name)
+    return _check_texts(values_of(sentences), name)
 
 
 def values_of(column: Any) -> Iterable[Any]:
@@ -69,10 +69,10 @@ def length_of(sentences: Any) -> int | None:
         return None
 
 
-def _checked(sentences: Iterable[Any], name: str) -> Iterator[str]:
+def _check_texts(sentences: Iterable[Any], name: str) -> Iterator[str]:
     for row, text in enumerate(sentences):
         if isinstance(text, Mapping):
-            keys = _listed(list(text))
+            keys = _show(list(text))
             raise TypeError(f"{name}[{row}] is a dict with the keys {keys}; pass [row[key] for row in {name}]")
         if not isinstance(text, str):
             raise TypeError(f"{name}[{row}] is of type {type(text).__name__} ({text!r:.40}); pass only str")
@@ -86,7 +86,7 @@ def texts_of(texts: Any, name: str) -> list[str]:
         TypeError: As ``rows_of``, and for a single str.
     """
     if isinstance(texts, str):
-        raise TypeError(f"{name} is of type {type(texts).__name__}; pass a list of str")
+        raise TypeError(f"{name} is of type str; pass a list of str")
     return list(rows_of(texts, name))
 
 
@@ -157,7 +157,7 @@ def records_of(data: Any) -> Any:
         return data
     columns = columns_of(data) or []
     if len(set(columns)) < len(columns):
-        raise ValueError(f"two columns of the {type(data).__name__} have the same name: {_listed(columns)}; rename one")
+        raise ValueError(f"two columns of the {type(data).__name__} have the same name: {_show(columns)}; rename one")
     if hasattr(data, "to_pylist"):  # Arrow
         return data.to_pylist()
     if hasattr(data, "collect_schema"):  # polars, also its lazy frames
@@ -165,5 +165,5 @@ def records_of(data: Any) -> Any:
     return data.to_dict("records") if hasattr(data, "to_dict") and hasattr(data, "columns") else data  # pandas
 
 
-def _listed(names: list[Any]) -> str:
+def _show(names: list[Any]) -> str:
     return ", ".join(map(str, names[:_LISTED])) + (f" and {len(names) - _LISTED} more" if len(names) > _LISTED else "")

@@ -24,13 +24,12 @@ import torch
 from sbert.backends.threads import own_number_of_threads
 from sbert.batch import TokenBatch
 from sbert.pipeline.batching import Rows, fixed_plan
-from sbert.pipeline.run import run_single, run_within_memory
+from sbert.pipeline.run import run_single
 from sbert.pipeline.tokenize import Tokens
 from sbert.storage.processes import Lock, in_child
 
 # Tokens of a batch: few, because a single text costs as much as a batch.
-_TOKENS = {"cpu": 64}
-_TOKENS_ACCELERATOR = 4096
+_TOKENS, _TOKENS_ACCELERATOR = 64, 4096
 
 _lock = Lock()
 _pools: dict[int, ThreadPoolExecutor] = {}
@@ -55,17 +54,16 @@ def run_fixed(
     Raises:
         TextTooLargeError: If a batch does not fit in memory. The message names its first text.
     """
-    plan = fixed_plan(tokens.lengths, _TOKENS.get(device.type, _TOKENS_ACCELERATOR))
+    plan = fixed_plan(tokens.lengths, _TOKENS if device.type == "cpu" else _TOKENS_ACCELERATOR)
     if done is not None and done.any():
         plan = [(rows, batch) for rows, batch in plan if not done[rows].all()]
 
-    def computed(rows: Rows) -> Any:
+    def compute(rows: Rows) -> Any:
         with torch.no_grad():
-            output = run_within_memory(forward, tokens, rows, device)
-            return run_single(forward, tokens, rows, device, name) if output is None else output
+            return run_single(forward, tokens, rows, device, name)
 
     each = _workers(torch.get_num_threads()).map if device.type == "cpu" else map
-    for rows, output in zip(plan, each(computed, (batch for _, batch in plan)), strict=True):
+    for rows, output in zip(plan, each(compute, (batch for _, batch in plan)), strict=True):
         yield rows[0], output[: len(rows[0])]
 
 

@@ -264,10 +264,10 @@ class Encoding:
         if saved is not None and (restored := saved.restore()):
             result.put(*restored)
             done[restored[0]] = True
-            report.done(int(counts[done[first]].sum()))
+            report.advance(int(counts[done[first]].sum()))
         for rows, vectors in self.batches(different, first, counts, report, self._forward, done[first]):
             result.put(first[rows], vectors)
-            report.done(int(counts[rows].sum()))
+            report.advance(int(counts[rows].sum()))
             if saved is not None:
                 saved.add(first[rows], vectors)
         report.rows += len(texts)
@@ -398,7 +398,7 @@ class Encoding:
 
         for rows, parts in self.batches(texts, each, once, report, vectors):
             result.update(zip(rows.tolist(), parts, strict=True))
-            report.done(len(rows))
+            report.advance(len(rows))
         report.rows += len(texts)
         return [result[row] for row in range(len(texts))]
 

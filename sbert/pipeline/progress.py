@@ -127,12 +127,12 @@ class Report:
         if rows:
             self.beyond = (self.beyond or (0,))[0] + rows, half, full
 
-    def done(self, sentences: int) -> None:
+    def advance(self, sentences: int) -> None:
         """Advance the bar by a number of sentences."""
         if self._bar is not None:
             self._bar.update(sentences)
 
-    def resumed(self, sentences: int, truncated: int = 0) -> None:
+    def skip(self, sentences: int, truncated: int = 0) -> None:
         """Count sentences that an earlier call has encoded: the bar goes on from there, with the rate of this call."""
         self.rows += sentences
         self.truncated += truncated

@@ -178,11 +178,11 @@ def dequantize(
     elif precision in ("float32", "float16", "int8"):
         vectors = given.float()
     else:
-        vectors = _unpacked(given.int() + 128 if precision == "binary" else given.int(), check_positive("dim", dim))
+        vectors = _unpack(given.int() + 128 if precision == "binary" else given.int(), check_positive("dim", dim))
     return vectors.numpy() if isinstance(codes, np.ndarray) else vectors
 
 
-def _unpacked(bytes_: Tensor, dim: int | None) -> Tensor:
+def _unpack(bytes_: Tensor, dim: int | None) -> Tensor:
     """1 and -1 for the bits of bytes, by a table with eight values per byte."""
     if dim is not None and dim > 8 * bytes_.shape[1]:
         raise ValueError(f"dim={dim} exceeds the {8 * bytes_.shape[1]} bits of each row; pass the dim of the vectors")

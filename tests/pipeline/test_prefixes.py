@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -41,28 +42,22 @@ def sentencepiece() -> normalizers.Normalizer:
     )
 
 
-FAMILIES: dict[str, Callable[[], Tokenizer]] = {
-    "wordpiece": small.wordpiece,
-    "wordpiece, cased": lambda: changed(
-        small.wordpiece, normalizer=normalizers.BertNormalizer(lowercase=False, strip_accents=False)
+_METASPACE = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()])
+_DIGITS = pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel()])
+_NFC = {"normalizer": normalizers.NFC(), "pre_tokenizer": pre_tokenizers.ByteLevel(add_prefix_space=True)}
+FAMILIES: dict[str, tuple[Callable[[], Tokenizer], dict[str, Any]]] = {
+    "wordpiece": (small.wordpiece, {}),
+    "wordpiece, cased": (
+        small.wordpiece,
+        {"normalizer": normalizers.BertNormalizer(lowercase=False, strip_accents=False)},
     ),
-    "wordpiece, added tokens": with_tokens,
-    "unigram": small.unigram,
-    "unigram, sentencepiece": lambda: changed(small.unigram, normalizer=sentencepiece()),
-    "unigram, legacy": lambda: changed(
-        small.unigram,
-        pre_tokenizer=pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()]),
-    ),
-    "byte-level": small.byte_bpe,
-    "byte-level, NFC": lambda: changed(
-        small.byte_bpe, normalizer=normalizers.NFC(), pre_tokenizer=pre_tokenizers.ByteLevel(add_prefix_space=True)
-    ),
-    "byte-level, digits": lambda: changed(
-        small.byte_bpe,
-        pre_tokenizer=pre_tokenizers.Sequence(
-            [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel()]
-        ),
-    ),
+    "wordpiece, added tokens": (with_tokens, {}),
+    "unigram": (small.unigram, {}),
+    "unigram, sentencepiece": (small.unigram, {"normalizer": sentencepiece()}),
+    "unigram, legacy": (small.unigram, {"pre_tokenizer": _METASPACE}),
+    "byte-level": (small.byte_bpe, {}),
+    "byte-level, NFC": (small.byte_bpe, _NFC),
+    "byte-level, digits": (small.byte_bpe, {"pre_tokenizer": _DIGITS}),
 }
 WORDS = st.sampled_from(
     [*small.words(), *"boat lake! red fox文 [MASK] <mask> </s> don't 文 문장 文文 カ".split(), "x" * 120]
@@ -71,11 +66,7 @@ WORDS = st.sampled_from(
 ODD = st.sampled_from(
     [
         *"\u0301\u00ad\u200b\u200d\u3000\u00a0\u0600ﬁΣİß\0𝒳ㅤ文▁\ud800´3½",
-        "\t\n",
-        "각",
-        "##",
-        "'s",
-        "\U0001f468\u200d\U0001f469",
+        *("\t\n", "각", "##", "'s", "\U0001f468\u200d\U0001f469"),
     ]
 )
 SPACES = st.sampled_from([" ", "  ", "", "\n", " \n ", "   ", "。", "，", "\n\n", "！"])
@@ -97,7 +88,8 @@ class Reader:
 
 @pytest.fixture(scope="module", params=FAMILIES)
 def reader(request: pytest.FixtureRequest) -> Reader:
-    reader = Reader(FAMILIES[request.param](), 5)
+    make, parts = FAMILIES[request.param]
+    reader = Reader(changed(make, **parts), 5)
     assert reader.border is not None
     assert ("。" in reader.border.pattern) == ("unigram" not in request.param)
     return reader

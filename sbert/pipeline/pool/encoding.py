@@ -195,7 +195,7 @@ class PooledEncoding(Encoding):
             for rows, future in sent:
                 result += [torch.from_numpy(part).to(self.model.device) for part in self._receive(future, report)]
                 report.rows += len(rows)
-                report.done(len(rows))
+                report.advance(len(rows))
         finally:
             self._cancel(sent)
         return result
