@@ -98,15 +98,16 @@ class _Broker:
                 number = next(iter(self._waiting))
                 order, what = self._waiting.pop(number)
             for _ in range(_TRIES):
-                if worker is None or not worker.is_alive():
-                    worker, connection = self._start(place)
                 try:
+                    if worker is None or not worker.is_alive():
+                        worker, connection = self._start(place)
                     connection.send_bytes(order)
                     reply = connection.recv_bytes()
                     break
                 except (EOFError, OSError):
-                    worker.kill()
-                    worker.join()
+                    if worker is not None:
+                        worker.kill()
+                        worker.join()
             else:
                 message = (
                     f"{what} ended {_TRIES} workers, each of which was encoding them; if memory ran out, pass a smaller"
