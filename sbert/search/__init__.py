@@ -49,7 +49,8 @@ millions of rows, and approximate.
 A name, a number or a rare word is often found better by the word itself than by its meaning. ``HybridIndex`` keeps
 documents in a folder, with their metadata, and searches them with ``by="lexical"`` (BM25), ``"dense"`` (vectors) or
 ``"hybrid"``, both in one: of a model and BM25, that ranks best. Every change is a transaction: after a crash it has
-happened or not. Long documents can be split into passages of ``chunk`` tokens; a result is the best passage.
+happened or not. Long documents can be split into passages of ``chunk`` tokens; a result is the best passage, and
+documents are compared by that or, with ``passages="mean"``, by all of them.
 
 >>> from sbert.search import HybridIndex
 >>> with tempfile.TemporaryDirectory() as folder:
