@@ -223,7 +223,7 @@ class PushToHub(Callback):
         progress.model.push_to_hub(self.repo_id, private=self._private, commit_message=message)
 
 
-def stateful(callbacks: Sequence[Callback]) -> list[Callback]:
+def select_stateful(callbacks: Sequence[Callback]) -> list[Callback]:
     """The callbacks that have a state, which a resumed run must have, too."""
     return [each for each in callbacks if type(each).state is not Callback.state]
 
@@ -236,7 +236,7 @@ def read_states(callbacks: Sequence[Callback]) -> tuple[dict[str, Tensor], dict[
     """
     tensors: dict[str, Tensor] = {}
     values: dict[str, Any] = {}
-    for number, callback in enumerate(stateful(callbacks)):
+    for number, callback in enumerate(select_stateful(callbacks)):
         for key, value in callback.state().items():
             name = f"callback.{number}.{key}"
             (tensors if isinstance(value, Tensor) else values)[name] = value
@@ -249,7 +249,7 @@ def read_states(callbacks: Sequence[Callback]) -> tuple[dict[str, Tensor], dict[
 
 def restore_states(callbacks: Sequence[Callback], saved: Mapping[str, Any]) -> None:
     """Give each callback what ``read_states`` returned."""
-    for number, callback in enumerate(stateful(callbacks)):
+    for number, callback in enumerate(select_stateful(callbacks)):
         prefix = f"callback.{number}."
         state = {name.removeprefix(prefix): value for name, value in saved.items() if name.startswith(prefix)}
         if state:

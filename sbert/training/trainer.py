@@ -86,9 +86,6 @@ class Trainer:
         label: str | Mapping[str, str] | None = None,
         guide: SentenceEncoder | None = None,
     ) -> None:
-        for part in list(model.modules()):
-            if isinstance(part, Transformer):
-                part.materialize()  # What is trained, and checked here, are the modules of transformers.
         self.model: SentenceEncoder | Any = model
         self.config: TrainingConfig = config or TrainingConfig()
         self.callbacks: list[Callback] = as_callbacks(callbacks)
@@ -102,6 +99,9 @@ class Trainer:
         class_names = _share_class_names(tables, model)
         for rows in tables:
             _check_data(rows, configs[rows.name], model)
+        for part in list(model.modules()):
+            if isinstance(part, Transformer):
+                part.materialize()  # What is trained are the modules of transformers, with dropout.
         _check_dropout(tables, model)
         check_column_settings(model, self.config, {rows: configs[rows.name] for rows in tables})
         self.batches: Batches = self._batches(tables, self.config, names, guide)

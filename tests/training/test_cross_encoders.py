@@ -12,11 +12,9 @@ import huggingface_hub
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sbert import CrossEncoder, Pooling, SentenceEncoder, Trainer, TrainingConfig, Transformer
-from sbert.distributed.ranks import leave
 from sbert.losses import (
     BinaryCrossEntropyLoss,
     CrossEntropyLoss,
@@ -236,27 +234,6 @@ def test_cached_with_dropout_is_plain(bert: Path) -> None:
         assert (gradients(bert, case, chunk_tokens=40)[1] - plain[1]).abs().max() > 1e-6  # There was dropout.
 
 
-def on_a_rank(rank: int, where: Path, model: Path) -> None:
-    import torch.distributed as dist
-
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{where}/meeting", rank=rank, world_size=2)
-    options: dict[str, Any] = {"ranks": Ranks.join(), "chunk_tokens": 40}
-    results = [[gradients(model, case, cached=cached, **options) for cached in (False, True)] for case in CASES]
-    if rank == 0:
-        torch.save(results, where / "results.pt")
-    leave()
-
-
-@pytest.mark.slow  # Two processes import torch; nothing but them shows what ranks exchange.
-def test_two_ranks_are_one(bert: Path, tmp_path: Path) -> None:
-    torch.multiprocessing.spawn(on_a_rank, (tmp_path, bert), nprocs=2)
-    for case, results in zip(CASES, torch.load(tmp_path / "results.pt"), strict=True):
-        plain = gradients(bert, case, deduplicate=False)
-        for result in results:
-            same(result, plain)
-
-
 def test_documents_of_other_queries() -> None:
     batch = [
         (("q", "a"), ("q", "b")),
@@ -279,24 +256,6 @@ def test_documents_of_other_queries() -> None:
 
 
 # ---------------------------------------------------------------------------------------------------------- fit
-
-
-@pytest.mark.parametrize(
-    ("classes", "loss"),
-    [
-        *((1, loss) for loss in (*OF_LISTS, IN_BATCH, None, "bce", "mse", squares)),
-        (3, "cross_entropy"),
-        (3, lambda scores, labels: F.cross_entropy(scores, labels, label_smoothing=0.1)),
-    ],
-    ids=lambda value: str(value)[:20],
-)
-def test_each_loss_falls(bert: Path, classifier: Path, classes: int, loss: Any) -> None:
-    model = CrossEncoder(bert if classes == 1 else classifier, device="cpu")
-    data: Any = tuples(lists(), loss) if loss in (*OF_LISTS, IN_BATCH) else pairs.rows(max(2, classes))
-    config = TrainingConfig(steps=24, batch_size=12, learning_rate=1e-2, log_every=1)
-    values = [entry["loss"] for entry in model.fit(data, loss, config, show_progress_bar=False)]
-    assert sum(values[-4:]) < 0.9 * sum(values[:4])
-    assert not model.training
 
 
 def test_fit_by_names_is_the_trainer_with_losses(bert: Path, classifier: Path) -> None:
@@ -327,11 +286,10 @@ def test_lists_in_memory_on_the_disk_and_streamed_train_the_same(bert: Path, tmp
             fit(bert, wrong, LIST)
 
 
-@pytest.mark.slow  # Each run is killed in a process of its own.
-@pytest.mark.parametrize("loss", [IN_BATCH, squares], ids=["lists", "pairs"])
-def test_a_killed_run_goes_on(bert: Path, tmp_path: Path, loss: Any) -> None:
+@pytest.mark.slow  # A run is killed in a process of its own.
+def test_a_killed_run_goes_on(bert: Path, tmp_path: Path) -> None:
     """With documents drawn from the batch, and gradient caching."""
-    data: Any = tuples(lists(), loss) if loss is IN_BATCH else pairs.rows()
+    data, loss = tuples(lists(), IN_BATCH), IN_BATCH
     settings: dict[str, Any] = {"steps": 6, "checkpoint_every": 2, "chunk_tokens": 60}
     expected, _ = fit(bert, data, loss, **settings)
     settings["output"] = tmp_path / "out"

@@ -23,8 +23,11 @@ from sbert.distributed.ranks import leave
 from sbert.evaluation import SimilarityEvaluator
 from sbert.losses import SoftmaxLoss
 from sbert.training import Ranks
+from tests import pairs as scored
+from tests.training import test_cross_encoders
 from tests.training.helpers import fit, load, pairs, tiny, triples, weights, without_dropout
 
+score_gradients = test_cross_encoders.gradients
 ROOT = Path(__file__).parent.parent.parent
 # The module, whose name in its package is that of the function.
 computing: Any = importlib.import_module("sbert.training.backward")
@@ -98,6 +101,12 @@ def on_a_rank(rank: int, folder: Path, port: int) -> None:
     join(rank, port)
     sums = [gradients([rank], Ranks.join(), overlapping) for overlapping in (False, True)]
     torch.save(sums, folder / f"sums{rank}.pt")
+    options: dict[str, Any] = {"ranks": Ranks.join(), "chunk_tokens": 40}
+    cases = test_cross_encoders.CASES
+    scores = [
+        [score_gradients(folder / "bert", case, cached=each, **options) for each in (False, True)] for case in cases
+    ]
+    torch.save(scores, folder / f"scores{rank}.pt")
     for name, settings in CASES.items():
         train(folder / name, **settings)
     for name in ("plain", "sharded, chunks"):  # Two ranks go on from the checkpoint of two.
@@ -115,6 +124,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What one process trains, and two."""
     path = tmp_path_factory.mktemp("processes")
     train(path / "alone")
+    scored.folder(path / "bert")
     torch.multiprocessing.spawn(on_a_rank, (path, free_port()), nprocs=2)
     return path
 
@@ -153,6 +163,13 @@ def test_gradients_are_summed_also_where_a_rank_has_none(folder: Path) -> None:
                 if a is not None:
                     torch.testing.assert_close(a, b)
                     assert torch.equal(a, first)
+
+
+@pytest.mark.slow  # As above.
+def test_scores_of_two_ranks_are_those_of_one(folder: Path) -> None:
+    for case, results in zip(test_cross_encoders.CASES, torch.load(folder / "scores0.pt"), strict=True):
+        for result in results:
+            test_cross_encoders.same(result, score_gradients(folder / "bert", case, deduplicate=False))
 
 
 def lose(rank: int, folder: Path, port: int) -> None:
@@ -200,6 +217,8 @@ def test_what_fails_on_one_rank_ends_all(tmp_path: Path) -> None:
 
 
 PROGRAM = """
+from tests import pairs as scored
+from tests.training import test_cross_encoders
 from tests.training.helpers import fit, pairs, ranking, tiny
 from sbert.training import Ranks
 history = fit(tiny(), pairs(8, False), ranking, steps=2, log_every=1)

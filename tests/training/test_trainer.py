@@ -15,8 +15,6 @@ from torch import Tensor
 
 from sbert import CrossEncoder, Normalize, Pooling, SentenceEncoder, Trainer, TrainingConfig, Transformer
 from sbert.losses import (
-    AnglELoss,
-    BatchHardTripletLoss,
     BinaryCrossEntropyLoss,
     CoSENTLoss,
     CosineSimilarityLoss,
@@ -74,32 +72,6 @@ def test_training_is_that_of_a_plain_loop(model: SentenceEncoder) -> None:
         optimizer.zero_grad()
     same_weights(model, by_hand)
     same_weights(head, same_head)
-
-
-@pytest.mark.usefixtures("large")
-def test_norms_and_gradients_of_tables(model: SentenceEncoder) -> None:
-    gradients, parameters = tables.EmbeddingGradients(model.modules()), list(model.parameters())
-
-    def add(texts: list[str]) -> None:
-        if texts:
-            model(model.tokenize(texts)).square().sum().backward()
-            model(model.tokenize(texts[:1])).square().sum().backward()
-
-    for texts in (["a small boat", "lake lake"], ["seven hills"], []):
-        with gradients.sparse():
-            add(texts)
-        assert not any(part.sparse for part in model.modules() if isinstance(part, torch.nn.Embedding))
-        result, norm = [p.grad for p in parameters], gradients.norm(parameters)
-        model.zero_grad()
-        add(texts)
-        expected = [p.grad for p in parameters]
-        for a, b in zip(result, expected, strict=True):
-            assert (a is None) == (b is None)
-            if a is not None and b is not None:
-                torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
-        whole = torch.nn.utils.get_total_norm([grad for grad in expected if grad is not None])
-        assert norm == pytest.approx(float(whole), rel=1e-5)
-        model.zero_grad()
 
 
 @pytest.mark.usefixtures("large")
@@ -201,7 +173,7 @@ def test_an_optimizer_that_takes_some_of_the_groups(model: SentenceEncoder) -> N
 
 def test_weights_of_losses_whose_names_are_alike(model: SentenceEncoder) -> None:
     losses = {name: SoftmaxLoss(16, 3) for name in ("a.b", "a_b", "a__b", "a_.b", "a._b")}
-    trained = {id(weight) for weight in Weights(model, losses).changing().values()}
+    trained = {id(weight) for weight in Weights(model, losses).select_changing().values()}
     assert {id(weight) for loss in losses.values() for weight in loss.parameters()} <= trained
 
 
@@ -431,29 +403,20 @@ def nothing(rows: Rows, batch_size: int, generator: np.random.Generator) -> list
     ("settings", "words"),
     [
         ({"batch_size": 0}, "batch_size=0 is too small; pass at least 1"),
-        ({"batch_size": 2.5}, "batch_size is 2.5; pass a whole number"),
-        ({"steps": -1}, "steps=-1"),
         ({"epochs": 0}, "epochs=0 is not positive; pass a number above 0"),
         ({"epochs": 2, "steps": 10}, "epochs and steps both say how long"),
         ({"sharded": True}, "pass output= to save it"),
         ({"sharded": True, "output": "o"}, "start the program with torchrun"),
         ({"learning_rate": float("nan")}, "learning_rate=nan"),
         ({"warmup": 2.0}, "warmup=2.0 is not a fraction of the steps; pass 0.0 to 1.0, or an int of steps"),
-        ({"mix": "random"}, "mix='random' is unknown"),
         ({"dtype": "float16"}, "dtype='float16' is unknown; pass one of 'float32', 'bfloat16'"),
-        ({"seed": -1}, "seed=-1"),
-        ({"max_gradient_norm": 0}, "max_gradient_norm=0"),
         ({"freeze": ["bert.*"]}, r"freeze: 'bert\.\*' matches none of the \d+ weights, such as 0\.auto_model"),
         ({"freeze": ["*"]}, "nothing is trained"),
-        ({"learning_rates": {"head": 1.0}}, "learning_rates: 'head' matches none"),
         ({"learning_rates": {"*": 0}}, r"learning_rates\['\*'\]=0 is not positive; pass a number above 0"),
-        ({"optimizer": "adam"}, "optimizer='adam' is unknown"),
         ({"schedule": 3}, "schedule is of type int; pass a name or a function"),
         ({"optimizer": "adafactor", "eps": 1.0}, "betas and eps are settings of AdamW"),
         ({"freeze": "0.*"}, "freeze is of type str; pass a list of patterns"),
-        ({"betas": 0.9}, "betas is of type float; pass a tuple"),
         ({"warmup": 0, "schedule": lambda _: None}, "what schedule returned is None; pass a number"),
-        ({"warmup": 0, "schedule": lambda _: float("nan")}, "what schedule returned=nan is not finite"),
         ({"drop_last": True}, r"makes no batch of batch_size rows \(drop_last=True\) of data"),
         ({"sampler": "none"}, "sampler='none' is unknown; pass one of 'random'"),
         ({"sampler": nothing}, "sampler='nothing' makes no batch of data"),
@@ -465,7 +428,6 @@ def nothing(rows: Rows, batch_size: int, generator: np.random.Generator) -> list
         ({"prompts": {"anchor": "query"}}, "no entry for the column 'positive'"),
         ({"prompts": {"anchor": "qeury", "positive": ""}}, "'qeury' is not a prompt of the model, .* mean 'query'"),
         ({"prompts": {"ancor": "query", "positive": ""}}, "the column 'ancor', which no data has.*mean 'anchor'"),
-        ({"max_lengths": {"ancor": 3}}, "max_lengths names the column 'ancor', which no data has.*mean 'anchor'"),
         ({"max_lengths": {"anchor": 0}}, r"max_lengths\['anchor'\]=0 is too small"),
         ({"max_lengths": {"a": {"anchor": 3}}}, "max_lengths names 'a', but the data sets are 'data'"),
     ],
@@ -485,14 +447,9 @@ TWO = [("a small boat", "lake"), ("red fox", "green hills")]
 @pytest.mark.parametrize(
     ("loss", "data", "settings", "words"),
     [
-        (CoSENTLoss(), [(*row[:2], 0.5) for row in ONES], {}, "every label is 0.5, which teaches CoSENTLoss nothing"),
-        (AnglELoss(), ONES, {}, "every label is 1, which teaches AnglELoss nothing: only the order of labels matters"),
         (SoftmaxLoss(16, 3), ONES, {}, "every label is 1, which teaches SoftmaxLoss nothing: the same class"),
-        (MultipleNegativesRankingLoss(), TWO[:1], {}, "at most 1 row teach MultipleNegativesRankingLoss nothing"),
         (MultipleNegativesRankingLoss(), TWO, {"batch_size": 1}, "pass at least 2 rows and a batch_size of at least 2"),
         (MatryoshkaLoss(CoSENTLoss(), [4]), ONES, {}, "every label is 1, which teaches CoSENTLoss nothing"),
-        (BatchHardTripletLoss(), [(row[0], 1) for row in ONES], {}, "a negative has another label than the anchor"),
-        (BatchHardTripletLoss(), [("a", -1), ("b", 2), ("c", 3)], {}, "the 3 labels are all different, which teaches"),
     ],
 )
 def test_data_that_teaches_nothing_is_refused(loss: Any, data: Any, settings: dict[str, Any], words: str) -> None:

@@ -170,9 +170,8 @@ def _check_documents(values: list[Any], loss: Signature, name: str) -> None:
             raise TypeError(f"{where}: documents is {given}; pass a list of texts")
         if not all(isinstance(text, str) for text in documents):
             position, text = next((i, each) for i, each in enumerate(documents) if not isinstance(each, str))
-            raise TypeError(
-                f"{where}: document {position} is {text!r:.40} of type {type(text).__name__}; pass only str"
-            )
+            given = f"document {position} is {text!r:.40} of type {type(text).__name__}"
+            raise TypeError(f"{where}: {given}; pass only str")
         if not len(documents):
             raise ValueError(f"{where} has no documents; pass at least one, or leave the row out")
         if len(documents) != len(values[0]) and "mask" not in loss.extras:
@@ -209,9 +208,8 @@ def _read_labels(values: list[Any], class_names: Sequence[str] | None, name: str
             raise TypeError(f"{given}; pass a number (the index of a class, a score) or a list of numbers")
         read.append(label)
         if label.shape != read[0].shape:
-            raise ValueError(
-                f"{where} has the shape {label.shape}, that of row 0 {read[0].shape}; pass as many numbers"
-            )
+            given = f"{where} has the shape {label.shape}, that of row 0 {read[0].shape}"
+            raise ValueError(f"{given}; pass as many numbers")
     stacked = np.stack(read)
     whole = stacked.ndim == 1 and stacked.dtype.kind in "biu"
     labels = torch.from_numpy(stacked).to(torch.int64 if whole else torch.float32)

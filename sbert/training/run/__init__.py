@@ -278,7 +278,7 @@ class Run:
             return
         self._gather_weights()
         tensors, values = self.optimizers.state()
-        tensors |= {name: gather_whole(value) for name, value in self.weights.changing().items()}
+        tensors |= {name: gather_whole(value) for name, value in self.weights.select_changing().items()}
         name = checkpoint.name_after(self.step)
 
         def save() -> None:

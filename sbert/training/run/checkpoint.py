@@ -18,7 +18,7 @@ from sbert.saving import check_replaceable, foreign_file
 from sbert.storage.atomic import remove, remove_left, replacing
 from sbert.storage.files import UnreadableError, check_file, read_object, reading, write_json
 from sbert.storage.folders import read_whole
-from sbert.training.callbacks import Callback, stateful
+from sbert.training.callbacks import Callback, select_stateful
 from sbert.training.config import TrainingConfig
 from sbert.training.rows.batches import Batches
 from sbert.training.rows.sampling import name_of
@@ -129,7 +129,7 @@ def restore(path: Path, setup: Mapping[str, Any], weights: Weights) -> tuple[dic
     tensors, state = read(path)
     for what, expected in setup.items():
         check_same(path, what, state.get(what), expected)
-    present = weights.changing()
+    present = weights.select_changing()
     saved = {name: value for name, value in tensors.items() if name.startswith(("model.", "loss."))}
     shapes = [{name: list(value.shape) for name, value in each.items()} for each in (saved, present)]
     check_same(path, "weight", *shapes)
@@ -170,8 +170,8 @@ def describe_setup(
         data[name] = [len(rows), rows.fingerprint]
         prompts[name] = dataset.prompts
     setup = {"settings": describe_settings(config), "model": repr(weights.model)}
-    setup |= {"frozen weights": weights.frozen_digest(), "losses": losses, "data": data, "prompts": prompts}
-    setup["callbacks"] = [type(each).__name__ for each in stateful(callbacks)]
+    setup |= {"frozen weights": weights.digest_frozen(), "losses": losses, "data": data, "prompts": prompts}
+    setup["callbacks"] = [type(each).__name__ for each in select_stateful(callbacks)]
     stored: dict[str, Any] = json.loads(json.dumps(setup))
     return stored
 

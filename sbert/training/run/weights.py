@@ -43,13 +43,13 @@ class Weights:
         self.heads: nn.ModuleDict = nn.ModuleDict(heads).to(model.device)
         self.both: nn.ModuleDict = nn.ModuleDict({"model": model, "loss": self.heads})
 
-    def changing(self) -> dict[str, Tensor]:
+    def select_changing(self) -> dict[str, Tensor]:
         """What training changes: parameters that are not frozen, and the buffers that a model folder stores."""
         saved = self.both.state_dict()
         weights = {name: value for name, value in self.both.named_parameters() if value.requires_grad}
         return weights | {name: value for name, value in self.both.named_buffers() if name in saved}
 
-    def frozen_digest(self) -> str:
+    def digest_frozen(self) -> str:
         """A digest of the frozen parameters, from the first 64 numbers of each."""
         digest = hashlib.blake2b(digest_size=16)
         for name, parameter in self.both.named_parameters():
