@@ -9,14 +9,14 @@ from sbert.evaluation.checks import Numbers, check_binary, check_numbers
 # ---------------------------------------------------------------------------------------------------- correlations
 
 
-def _ranks(values: np.ndarray) -> np.ndarray:
+def _rank(values: np.ndarray) -> np.ndarray:
     """The rank of each value, from 1; equal values have the mean of their ranks. Shape: (rows,)."""
     _, position, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
     return (last - (counts - 1) / 2)[position]
 
 
-def _correlation(one: np.ndarray, two: np.ndarray) -> float:
+def _correlate(one: np.ndarray, two: np.ndarray) -> float:
     """Pearson's correlation of two arrays with mean 0."""
     scale = np.sqrt((one @ one) * (two @ two))
     return float(np.clip((one @ two) / scale, -1, 1)) if scale else float("nan")
@@ -51,7 +51,7 @@ def spearman(a: Numbers, b: Numbers) -> float:
     """
     first, second = check_numbers(2, a=a, b=b)
     # Doubled ranks are integers, so all sums are exact, and the variance of a constant argument is exactly 0.
-    return _correlation(*(2 * _ranks(values) - (len(values) + 1) for values in (first, second)))
+    return _correlate(*(2 * _rank(values) - (len(values) + 1) for values in (first, second)))
 
 
 def pearson(a: Numbers, b: Numbers) -> float:
@@ -85,7 +85,7 @@ def pearson(a: Numbers, b: Numbers) -> float:
         numbers = np.ldexp(numbers, -np.frexp(np.abs(numbers).max())[1])
         numbers -= numbers.mean()
         centred.append(numbers / np.abs(numbers).max())
-    return _correlation(*centred)
+    return _correlate(*centred)
 
 
 # ----------------------------------------------------------------------------------------------------- predictions
@@ -114,7 +114,7 @@ def accuracy(predicted: Numbers, labels: Numbers) -> float:
     return float(np.mean(given == true))
 
 
-def _positives(predicted: Numbers, labels: Numbers) -> tuple[np.ndarray, np.ndarray]:
+def _check_positives(predicted: Numbers, labels: Numbers) -> tuple[np.ndarray, np.ndarray]:
     """Which rows are predicted to be positive, and which are. Shape: (rows,) bool each."""
     given, true = check_numbers(1, predicted=predicted, labels=labels)
     return check_binary("predicted", given), check_binary("labels", true)
@@ -139,7 +139,7 @@ def precision(predicted: Numbers, labels: Numbers) -> float:
         >>> precision([1, 1, 0, 0], [1, 0, 1, 1])
         0.5
     """
-    positive, right = _positives(predicted, labels)
+    positive, right = _check_positives(predicted, labels)
     return float(right[positive].mean()) if positive.any() else 0.0
 
 
@@ -162,7 +162,7 @@ def recall(predicted: Numbers, labels: Numbers) -> float:
         >>> round(recall([1, 1, 0, 0], [1, 0, 1, 1]), 4)
         0.3333
     """
-    positive, right = _positives(predicted, labels)
+    positive, right = _check_positives(predicted, labels)
     return float(positive[right].mean()) if right.any() else 0.0
 
 
@@ -188,7 +188,7 @@ def f1(predicted: Numbers, labels: Numbers) -> float:
         >>> f1([1, 1, 0, 0], [1, 0, 1, 1])
         0.4
     """
-    positive, right = _positives(predicted, labels)
+    positive, right = _check_positives(predicted, labels)
     both = int(positive.sum() + right.sum())
     return 2 * int((positive & right).sum()) / both if both else 0.0
 

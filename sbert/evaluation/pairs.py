@@ -183,7 +183,5 @@ def score_candidates(
         return np.split(score_pairs(vectors, first, texts), np.cumsum([len(own) for own in candidates])[:-1])
     asked = vectors(queries, "query", prompts[0])  # (queries, dim)
     vectors(texts, "document", prompts[1])  # One call that encodes all texts; later calls read those of one query.
-    compute = SIMILARITIES[similarity]
-    return [
-        compute(query, vectors(own, "document", prompts[1]))[0] for query, own in zip(asked, candidates, strict=True)
-    ]
+    documents = (vectors(own, "document", prompts[1]) for own in candidates)
+    return [SIMILARITIES[similarity](query, own)[0] for query, own in zip(asked, documents, strict=True)]

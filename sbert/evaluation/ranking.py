@@ -21,7 +21,7 @@ def pad(rankings: Iterable[Iterable[float]]) -> np.ndarray:
     return np.reshape(np.array([*zip_longest(*rows, fillvalue=0.0)], np.float64).T, (len(rows), -1))
 
 
-def _ranked(ranked: Grades, k: int | None) -> np.ndarray:
+def _take_grades(ranked: Grades, k: int | None) -> np.ndarray:
     """The grades of the first k results, as float64: (..., results)."""
     grades = np.asarray(ranked, np.float64)
     if not grades.ndim:
@@ -31,9 +31,9 @@ def _ranked(ranked: Grades, k: int | None) -> np.ndarray:
     return grades[..., : check_positive("k", k)]
 
 
-def _relevant(ranked: Grades, relevant: Grades | None) -> np.ndarray:
+def _sort_relevant(ranked: Grades, relevant: Grades | None) -> np.ndarray:
     """The grades of all relevant documents, highest first: (..., relevant)."""
-    grades = -np.sort(-_ranked(ranked if relevant is None else relevant, None), axis=-1)
+    grades = -np.sort(-_take_grades(ranked if relevant is None else relevant, None), axis=-1)
     empty = np.flatnonzero(~np.any(grades > 0, axis=-1))
     if len(empty):
         raise ValueError(f"ranking {empty[0]} has no relevant document, so every order is equally good; leave it out")
@@ -57,7 +57,7 @@ def hit_at(ranked: Grades, k: int | None = None) -> np.ndarray:
         >>> hit_at([[0, 0, 1], [0, 1, 1]], k=2).tolist()
         [0.0, 1.0]
     """
-    return np.asarray(np.any(_ranked(ranked, k) > 0, axis=-1), np.float64)
+    return np.asarray(np.any(_take_grades(ranked, k) > 0, axis=-1), np.float64)
 
 
 def precision_at(ranked: Grades, k: int) -> np.ndarray:
@@ -82,7 +82,7 @@ def precision_at(ranked: Grades, k: int) -> np.ndarray:
         >>> precision_at([[0, 0, 1], [0, 1, 1]], k=2).tolist()
         [0.0, 0.5]
     """
-    return np.asarray(np.sum(_ranked(ranked, k) > 0, axis=-1) / k)
+    return np.asarray(np.sum(_take_grades(ranked, k) > 0, axis=-1) / k)
 
 
 def recall_at(ranked: Grades, k: int | None = None, relevant: Grades | None = None) -> np.ndarray:
@@ -108,8 +108,8 @@ def recall_at(ranked: Grades, k: int | None = None, relevant: Grades | None = No
         >>> recall_at([[0, 0, 1], [0, 1, 1]], k=2).tolist()
         [0.0, 0.5]
     """
-    hits = np.sum(_ranked(ranked, k) > 0, axis=-1)
-    return np.asarray(hits / np.sum(_relevant(ranked, relevant) > 0, axis=-1))
+    hits = np.sum(_take_grades(ranked, k) > 0, axis=-1)
+    return np.asarray(hits / np.sum(_sort_relevant(ranked, relevant) > 0, axis=-1))
 
 
 def reciprocal_rank_at(ranked: Grades, k: int | None = None) -> np.ndarray:
@@ -134,7 +134,7 @@ def reciprocal_rank_at(ranked: Grades, k: int | None = None) -> np.ndarray:
         >>> reciprocal_rank_at([[0, 1, 0], [0, 0, 0]]).tolist()
         [0.5, 0.0]
     """
-    grades = _ranked(ranked, k)
+    grades = _take_grades(ranked, k)
     ranks = np.arange(1, grades.shape[-1] + 1)
     return np.asarray(np.max((grades > 0) / ranks, axis=-1, initial=0.0))
 
@@ -162,9 +162,9 @@ def average_precision_at(ranked: Grades, k: int | None = None, relevant: Grades 
         >>> average_precision_at([[1, 0, 1, 0]]).round(4).tolist()
         [0.8333]
     """
-    hits = _ranked(ranked, k) > 0
+    hits = _take_grades(ranked, k) > 0
     precisions = np.cumsum(hits, axis=-1) / np.arange(1, hits.shape[-1] + 1)
-    total = np.sum(_relevant(ranked, relevant) > 0, axis=-1)
+    total = np.sum(_sort_relevant(ranked, relevant) > 0, axis=-1)
     return np.asarray(np.sum(precisions * hits, axis=-1) / (total if k is None else np.minimum(k, total)))
 
 
@@ -195,4 +195,4 @@ def ndcg_at(ranked: Grades, k: int | None = None, relevant: Grades | None = None
     def gain(grades: np.ndarray) -> np.ndarray:
         return np.asarray(np.sum(grades / np.log2(np.arange(2, grades.shape[-1] + 2)), axis=-1))
 
-    return np.asarray(gain(_ranked(ranked, k)) / gain(_relevant(ranked, relevant)[..., :k]))
+    return np.asarray(gain(_take_grades(ranked, k)) / gain(_sort_relevant(ranked, relevant)[..., :k]))

@@ -55,12 +55,12 @@ class TranslationEvaluator(SimilarityBased):
     def measure_by(self, vectors: Vectors, similarity: str) -> dict[str, float]:
         """The accuracy of each direction, and their mean."""
         table, half = vectors([*self._source, *self._target], prompt=self._prompt), len(self._source)
-        forward = _accuracy(table[:half], table[half:], self._target, similarity)
-        backward = _accuracy(table[half:], table[:half], self._source, similarity)
+        forward = _find_accuracy(table[:half], table[half:], self._target, similarity)
+        backward = _find_accuracy(table[half:], table[:half], self._source, similarity)
         return {"mean_accuracy": (forward + backward) / 2, "source_to_target": forward, "target_to_source": backward}
 
 
-def _accuracy(queries: Floats, corpus: Floats, texts: Sequence[str], similarity: str) -> float:
+def _find_accuracy(queries: Floats, corpus: Floats, texts: Sequence[str], similarity: str) -> float:
     """The fraction of queries whose most similar vector of the corpus is that of the right text."""
     nearest = semantic_search(queries, corpus, 1, similarity=similarity).indices[:, 0]
     return float(np.mean([texts[position] == right for position, right in zip(nearest, texts, strict=True)]))

@@ -197,12 +197,12 @@ class LocalizedContrastiveLoss(ListLoss):
         for query, document in (pair for row in texts for pair in row):
             own.setdefault(query, set()).add(document)
 
-        def added(query: str) -> list[tuple[str, str]]:
+        def add_others(query: str) -> list[tuple[str, str]]:
             others = [document for document in documents if document not in own[query]]
             count = int(min(self.in_batch, len(others)))
             return [(query, others[place]) for place in np.sort(generator.permutation(len(others))[:count])]
 
-        return [(*row, *added(row[0][0])) for row in texts] if self.in_batch else texts, {}
+        return [(*row, *add_others(row[0][0])) for row in texts] if self.in_batch else texts, {}
 
     def forward(self, *scores: Tensor, mask: Tensor | None = None) -> Tensor:
         matrix, mask = self.join_scores(scores, mask)

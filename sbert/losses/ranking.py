@@ -148,10 +148,10 @@ class MultipleNegativesRankingLoss(LossModule):
         for name in self.contrast:
             query, column = _CONTRASTS[name]
             blocks += [(query, each) for each in ([column] if column < 2 else range(2, len(columns)))]
-        loss = self._direction(blocks, columns, texts, guide)
-        return (loss + self._direction([(1, 0)], columns, texts, guide)) / 2 if self.symmetric else loss
+        loss = self._compare(blocks, columns, texts, guide)
+        return (loss + self._compare([(1, 0)], columns, texts, guide)) / 2 if self.symmetric else loss
 
-    def _direction(
+    def _compare(
         self, blocks: list[tuple[int, int]], columns: list[Tensor], texts: Tensor | None, guide: Tensor | None
     ) -> Tensor:
         """The mean cross-entropy of all rows; each block compares two columns, the first block has the positives."""
@@ -179,7 +179,7 @@ class MultipleNegativesRankingLoss(LossModule):
             similarities: Tensor = SIMILARITIES[self.similarity](columns[query][part], columns[column])
             block = similarities / self.temperature  # (part rows, rows)
             if self.hardness and query == 0 and column > 0:
-                block = block + self.hardness * similarities.detach() * self._weighted(column, own)
+                block = block + self.hardness * similarities.detach() * self._weigh(column, own)
             masks = [own] if query == column or (query == 1 and column > 1) else []
             if texts is not None:
                 masks.append(_same_text(texts, column, part))
@@ -197,7 +197,7 @@ class MultipleNegativesRankingLoss(LossModule):
         positive = cos_sim(guide[part, 0], guide[:, 1]).diagonal(part.start)[:, None]
         return positive - self.guide_margin * (positive.abs() if self.relative_margin else 1)
 
-    def _weighted(self, column: int, own: Tensor) -> Tensor:
+    def _weigh(self, column: int, own: Tensor) -> Tensor:
         """Mask of the candidates of a column that are weighted by their hardness, (part rows, rows)."""
         if self.hardness_mode == "hard":
             return own & (column > 1)

@@ -35,7 +35,7 @@ class _Combination(LossModule):
         # A tuple can hold functions, but the optimizer finds the losses' weights only in a ModuleList.
         self.registered: nn.ModuleList = nn.ModuleList(loss for loss in losses if isinstance(loss, nn.Module))
 
-    def _given(self, extras: Mapping[str, Any]) -> dict[str, Any]:
+    def _select_extras(self, extras: Mapping[str, Any]) -> dict[str, Any]:
         """The extras that are not None, each of which a loss must take."""
         given = {name: extra for name, extra in extras.items() if extra is not None}
         if unknown := [name for name in given if name not in self.signature.by_name]:
@@ -98,7 +98,7 @@ class MatryoshkaLoss(_Combination):
         full = check_columns(self, *columns)[0].shape[1]
         if max(self.dims) > full:
             raise ValueError(f"dims contains {max(self.dims)}, but the vectors have dim {full}; pass at most {full}")
-        given = self._given(extras)
+        given = self._select_extras(extras)
         # The shape does not tell whether labels are vectors: the scores of `dim` candidates have the same one.
         vectors = given.get("labels") if self.signature.labels_are_vectors else None
         if vectors is not None and vectors.shape[-1] != full:
@@ -169,7 +169,7 @@ class AdaptiveLayerLoss(_Combination):
         self.kl_temperature: float = check_temperature(kl_temperature)
 
     def forward(self, *columns: Tensor, **extras: Any) -> Tensor:
-        given, columns = self._given(extras), tuple(check_columns(self, *columns))
+        given, columns = self._select_extras(extras), tuple(check_columns(self, *columns))
         if columns[0].shape[1] % self.layers:
             raise ValueError(f"vectors of dim {columns[0].shape[1]} are not those of {self.layers} layers side by side")
         layers = list(zip(*(column.chunk(self.layers, 1) for column in columns), strict=True))
@@ -217,7 +217,7 @@ class WeightedSum(_Combination):
         super().__init__([loss for loss, _ in pairs], [weight for _, weight in pairs], len(pairs))
 
     def forward(self, *columns: Tensor, **extras: Any) -> Tensor:
-        given, values = self._given(extras), []
+        given, values = self._select_extras(extras), []
         for loss, weight in zip(self.losses, self.weights, strict=True):
             taken = Signature.of(loss).by_name
             values.append(weight * loss(*columns, **{name: given[name] for name in given if name in taken}))

@@ -38,7 +38,7 @@ True
 """
 
 from sbert.saving.encoder import fit_together, read_folder, write_folder
-from sbert.saving.format import Settings, check_replaceable, foreign_file
+from sbert.saving.format import Settings, check_replaceable, find_foreign_file
 from sbert.saving.other_readers import differences
 
 __all__ = [
@@ -46,7 +46,7 @@ __all__ = [
     "check_replaceable",
     "differences",
     "fit_together",
-    "foreign_file",
+    "find_foreign_file",
     "read_folder",
     "write_folder",
 ]

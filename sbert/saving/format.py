@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from sbert.backends import huggingface
 from sbert.storage.files import JsonObject, UnreadableError, read_json, read_object
-from sbert.storage.folders import check_own, foreign
+from sbert.storage.folders import check_own, find_foreign
 
 MODULES = "modules.json"
 SETTINGS = "config_sentence_transformers.json"
@@ -75,14 +75,14 @@ def check_replaceable(target: Path, also: Collection[str] = ()) -> None:
     Raises:
         ValueError: If there is another file, with its name.
     """
-    check_own(target, "a model", lambda folder: foreign_file(folder, also))
+    check_own(target, "a model", lambda folder: find_foreign_file(folder, also))
 
 
-def foreign_file(folder: Path, also: Collection[str] = ()) -> str | None:
+def find_foreign_file(folder: Path, also: Collection[str] = ()) -> str | None:
     """The first file or folder that ``check_replaceable`` refuses, relative to ``folder``; None if all are allowed."""
     modules = _find_modules(folder)
     if modules is None:
-        return foreign(folder, lambda _: False)
+        return find_foreign(folder, lambda _: False)
     known = {*_OF_MODELS, *also}
     for module in modules:
         known.update(str(module / name) for name in (*_OF_MODULES, *_list_shards(folder / module)))
@@ -93,7 +93,7 @@ def foreign_file(folder: Path, also: Collection[str] = ()) -> str | None:
         path = PurePosixPath(name)
         return name in known or (path.parent in templates and path.suffix == ".jinja")
 
-    return foreign(folder, is_known, {str(path) for each in folders for path in (each, *each.parents)})
+    return find_foreign(folder, is_known, {str(path) for each in folders for path in (each, *each.parents)})
 
 
 def _find_modules(folder: Path) -> set[PurePosixPath] | None:

@@ -29,8 +29,8 @@ def differences(modules: Sequence[nn.Module]) -> str | None:
     reasons = _of_own(modules)
     if kinds[0] is Transformer and not reasons:
         reasons = [reason for module in modules for reason in _of_module(module)]
-        lost = _named(kind for kind in kinds if kind not in (Transformer, Pooling, Normalize, Dropout))
-        unknown = _named(kind for kind in kinds if kind not in _KNOWN)
+        lost = _join_names(kind for kind in kinds if kind not in (Transformer, Pooling, Normalize, Dropout))
+        unknown = _join_names(kind for kind in kinds if kind not in _KNOWN)
         if lost and unknown:
             reasons.append(f"{_TEI} leaves out {lost}, as it does not know {unknown}")
         if lost:
@@ -38,7 +38,7 @@ def differences(modules: Sequence[nn.Module]) -> str | None:
     return "; ".join(dict.fromkeys(reasons)) or None
 
 
-def _named(kinds: Iterable[type[nn.Module]]) -> str:
+def _join_names(kinds: Iterable[type[nn.Module]]) -> str:
     return ", ".join(dict.fromkeys(kind.__name__ for kind in kinds))
 
 
@@ -48,7 +48,7 @@ def _of_own(modules: Sequence[Any]) -> list[str]:
     own = [type(module) for module in modules if not is_built_in(type(module))]
     names = ", ".join(dict.fromkeys([kind.__name__ for kind in own] + [m for m in modes if m not in _MODES]))
     reasons = [f"{names} is known to sbert alone, and no other library loads this model"] if names else []
-    unregistered = _named(kind for kind in own if REGISTERED.get(kind.__name__) is not kind)
+    unregistered = _join_names(kind for kind in own if REGISTERED.get(kind.__name__) is not kind)
     if unregistered:
         reasons.append(f"sbert loads it once {unregistered} is registered: put @register_module before the class")
     return reasons

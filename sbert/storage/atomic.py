@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from sbert.storage.folders import locked, wait_for_readers
+from sbert.storage.folders import try_lock, wait_for_readers
 from sbert.storage.processes import umask
 
 # Words in the hidden names of work in progress: a new file or folder that is being written; a folder that is exchanged
@@ -171,7 +171,7 @@ def _discard(old: Path, target: Path, check: Callable[[Path], None]) -> None:
             rest = old
         else:
             os.replace(old, removing)
-            with locked(removing):  # Without the lock, another save would delete it as a leftover.
+            with try_lock(removing):  # Without the lock, another save would delete it as a leftover.
                 for path in (*(removing / name for name in seen), removing):
                     with suppress(OSError):  # Files added after the check keep their folder from being deleted.
                         path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
@@ -228,7 +228,7 @@ def _new(target: Path, folder: bool) -> Iterator[Path]:
             descriptor, name = tempfile.mkstemp(prefix=prefix, dir=target.parent)
             os.close(descriptor)
             work = Path(name)
-        with locked(work) as held:
+        with try_lock(work) as held:
             if held or held is None:
                 yield work
                 return
@@ -243,7 +243,7 @@ def remove_left(target: Path, check: Callable[[Path], None] | None = None) -> No
         match = pattern.fullmatch(path.name)
         if not match:
             continue
-        with locked(path) as held:
+        with try_lock(path) as held:
             if held and path.is_file():
                 path.unlink(missing_ok=True)
             elif held and match[1] != _REPLACING:

@@ -30,7 +30,7 @@ def user_cache() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "sbert"
 
 
-def foreign(folder: Path, is_known: Callable[[str], bool], folders: Collection[str] = ()) -> str | None:
+def find_foreign(folder: Path, is_known: Callable[[str], bool], folders: Collection[str] = ()) -> str | None:
     """The first path below a folder that is neither a known file nor a known folder; None if there is none.
 
     Args:
@@ -72,7 +72,7 @@ def read_whole(folder: Path, read: Callable[[], T]) -> T:
         ValueError: If the folder was replaced during every read.
     """
     for _ in range(_TRIES):
-        with _held(folder) as is_same:
+        with _hold_open(folder) as is_same:
             try:
                 result = read()
             except BaseException as error:
@@ -86,7 +86,7 @@ def read_whole(folder: Path, read: Callable[[], T]) -> T:
 
 
 @contextmanager
-def _held(folder: Path) -> Iterator[Callable[[], bool]]:
+def _hold_open(folder: Path) -> Iterator[Callable[[], bool]]:
     """Keep a folder open; yields a function that tells whether its path still leads to the same folder.
 
     While it is open, its inode number cannot be reused, even if it is deleted, and saves wait for a while.
@@ -120,7 +120,7 @@ def wait_for_readers(folder: Path) -> Iterator[None]:
     """Wait until a folder is not being read, or at most ``_PATIENCE``: readers notice a replacement and read again."""
     until = time.monotonic() + _PATIENCE
     while True:
-        with locked(folder) as held:
+        with try_lock(folder) as held:
             if held is not False or not folder.exists() or time.monotonic() > until:
                 yield
                 return
@@ -136,7 +136,7 @@ def lock_for_reading(descriptor: int) -> None:
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[bool | None]:
+def try_lock(path: Path) -> Iterator[bool | None]:
     """Try to lock a file or folder; yields whether it succeeded, None if the system has no such locks."""
     try:
         import fcntl

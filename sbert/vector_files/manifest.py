@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 
 from sbert.storage.atomic import flush_entry
 from sbert.storage.files import UnreadableError, checksum
-from sbert.storage.folders import locked
+from sbert.storage.folders import try_lock
 from sbert.vector_files.reader import Shard
 
 FORMAT = "vectors of sbert, version 2"
@@ -240,7 +240,7 @@ def _lock(name: Path) -> Iterator[bool | None]:
     """Create and lock a manifest; wait a moment if it is locked: another process may just look whether it is."""
     for last in (False, True):
         name.open("ab").close()
-        with locked(name) as held:
+        with try_lock(name) as held:
             if last or held is not False:
                 yield held
                 return

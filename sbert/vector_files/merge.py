@@ -15,7 +15,7 @@ import numpy as np
 
 from sbert.storage.atomic import replacing_file
 from sbert.storage.files import UnreadableError, one_line
-from sbert.storage.folders import locked
+from sbert.storage.folders import try_lock
 from sbert.vector_files.formats import VectorFiles, npy_header, write_parquet
 from sbert.vector_files.manifest import (
     beside,
@@ -102,7 +102,7 @@ def _status_of(path: Path, in_one: bool = False) -> FileStatus:
                 if path.stat().st_size != end.size:
                     raise UnreadableError(path, "is damaged: it has another size than was written", "delete it")
                 return FileStatus(path, "done", manifest.rows, last=end.last)
-            with locked(manifest.path) as held:
+            with try_lock(manifest.path) as held:
                 rate = manifest.rows / max(1e-9, sum(part.seconds for part in manifest.parts))
                 return FileStatus(path, "running" if held is False else "stopped", manifest.rows, rate)
         if in_one and path.exists():

@@ -45,7 +45,7 @@ def text(name: str, content: str) -> Edit:
     return lambda folder: (folder / name).write_text(content)
 
 
-def replaced(name: str, make: Callable[[Path], Any]) -> Edit:
+def replace(name: str, make: Callable[[Path], Any]) -> Edit:
     """Something else in the place of a file."""
 
     def edit(folder: Path) -> None:
@@ -65,7 +65,7 @@ def sparse(path: Path) -> None:
         file.truncate(2 * 10**9)
 
 
-def bound(path: Path) -> None:
+def bind(path: Path) -> None:
     """A socket, by a short name: those of sockets may have 108 characters."""
     here = os.getcwd()
     os.chdir(path.parent)
@@ -95,7 +95,7 @@ def cast(dtype: torch.dtype) -> Callable[[dict[str, torch.Tensor]], Any]:
     return lambda tensors: {name: tensor.to(dtype) for name, tensor in tensors.items()}
 
 
-def one_cast(dtype: torch.dtype) -> Callable[[dict[str, torch.Tensor]], Any]:
+def cast_one(dtype: torch.dtype) -> Callable[[dict[str, torch.Tensor]], Any]:
     """The first matrix alone."""
     return lambda tensors: tensors.update({n: t.to(dtype) for n, t in list(tensors.items())[:1]})
 
@@ -105,7 +105,7 @@ def header(size: int, content: bytes = b"") -> Callable[[Path], Any]:
     return lambda path: path.write_bytes(size.to_bytes(8, "little") + content)
 
 
-def declared(shape: list[int]) -> Callable[[Path], Any]:
+def declare(shape: list[int]) -> Callable[[Path], Any]:
     """A safetensors file whose header declares more than there is."""
     content = json.dumps({"linear.weight": {"dtype": "F32", "shape": shape, "data_offsets": [0, 16]}}).encode()
     return header(len(content), content + bytes(16))
@@ -170,7 +170,7 @@ def kind_of_module(kind: str) -> Edit:
     return edit
 
 
-def moved(name: str) -> Edit:
+def move(name: str) -> Edit:
     """A link in the place of a module's folder, to where that is now."""
 
     def edit(folder: Path) -> None:
@@ -185,7 +185,7 @@ def pickled_vocabulary(folder: Path) -> None:
     (folder / "vocab.pkl").write_bytes(pickle.dumps(Call(os.mkdir, str(folder.parent / "marker"))))
 
 
-def pickled(value: Any, where: str = "") -> Edit:
+def put_pickle(value: Any, where: str = "") -> Edit:
     """A pytorch_model.bin in the place of model.safetensors."""
 
     def edit(folder: Path) -> None:
@@ -195,7 +195,7 @@ def pickled(value: Any, where: str = "") -> Edit:
     return edit
 
 
-def repacked(content: Callable[[], Iterable[bytes]], compression: int = zipfile.ZIP_STORED) -> Edit:
+def repack(content: Callable[[], Iterable[bytes]], compression: int = zipfile.ZIP_STORED) -> Edit:
     """A file of torch.save whose pickle is other bytes."""
 
     def edit(folder: Path) -> None:
@@ -213,9 +213,9 @@ def repacked(content: Callable[[], Iterable[bytes]], compression: int = zipfile.
 
 # A gigabyte in some kilobytes; an instruction that makes 32 gigabytes of zeros before it reads them; and a small file
 # of which every byte makes a dict: ten million of them.
-compressed = repacked(lambda: (bytes(10**7) for _ in range(100)), zipfile.ZIP_DEFLATED)
-bytearrays = repacked(lambda: [b"\x80\x05\x96" + (32 * 10**9).to_bytes(8, "little") + b"."])
-empty_dicts = repacked(lambda: [b"\x80\x02" + b"}" * 10**7 + b"."])
+compressed = repack(lambda: (bytes(10**7) for _ in range(100)), zipfile.ZIP_DEFLATED)
+bytearrays = repack(lambda: [b"\x80\x05\x96" + (32 * 10**9).to_bytes(8, "little") + b"."])
+empty_dicts = repack(lambda: [b"\x80\x02" + b"}" * 10**7 + b"."])
 
 
 def legacy(folder: Path) -> None:
@@ -249,7 +249,7 @@ def module(where: str, weight: dict[str, torch.Tensor] | None = None, kind: str 
     return edit
 
 
-def sharded(*names: str) -> Edit:
+def shard(*names: str) -> Edit:
     """Weights that are listed as parts."""
 
     def edit(folder: Path) -> None:
@@ -310,7 +310,7 @@ SIZES = {
 }
 NAMES = {"distilbert": {"num_hidden_layers": "n_layers", "hidden_size": "dim", "intermediate_size": "hidden_dim"}}
 FILES = ("modules.json", "config.json", "tokenizer.json", "model.safetensors", "config_sentence_transformers.json")
-NO_FILES: dict[str, Callable[[Path], Any]] = {"pipe": os.mkfifo, "device": zero, "socket": bound, "loop": loop}
+NO_FILES: dict[str, Callable[[Path], Any]] = {"pipe": os.mkfifo, "device": zero, "socket": bind, "loop": loop}
 DTYPES = (torch.int8, torch.uint8, torch.bool, torch.complex64, torch.float8_e4m3fn, torch.int32)
 
 
@@ -356,7 +356,7 @@ def cases() -> Iterator[tuple[str, str, Edit, str]]:
             path_of_module(path),
             f"modules.json names the path {path!r}, which leaves",
         )
-    yield "a link", "bert", moved("1_Pooling"), "modules.json names the path '1_Pooling', which leaves the folder"
+    yield "a link", "bert", move("1_Pooling"), "modules.json names the path '1_Pooling', which leaves the folder"
     phrases = values("0_WordEmbeddings/wordembedding_config.json", tokenizer_class=f"{ST}tokenizer.PhraseTokenizer")
     yield "phrases", "words", phrases, "wordembedding_config.json names the tokenizer"
     writers = {"pickle": lambda value, path: path.write_bytes(pickle.dumps(value)), "torch": torch.save}
@@ -382,18 +382,18 @@ def cases() -> Iterator[tuple[str, str, Edit, str]]:
 
     for name in FILES:
         for kind, make in NO_FILES.items():
-            yield f"{name} a {kind}", "bert", replaced(name, make), name
+            yield f"{name} a {kind}", "bert", replace(name, make), name
     for name in ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "chat_template.jinja"):
-        yield f"{name} a pipe", "bert", replaced(name, os.mkfifo), name
-    yield "reference a pipe", "bert", replaced("sbert_reference.json", os.mkfifo), "sbert_reference.json"
-    yield "dense a pipe", "bert", replaced("2_Dense/model.safetensors", os.mkfifo), "2_Dense/model.safetensors"
-    yield "dense config a device", "bert", replaced("2_Dense/config.json", zero), "2_Dense/config.json"
+        yield f"{name} a pipe", "bert", replace(name, os.mkfifo), name
+    yield "reference a pipe", "bert", replace("sbert_reference.json", os.mkfifo), "sbert_reference.json"
+    yield "dense a pipe", "bert", replace("2_Dense/model.safetensors", os.mkfifo), "2_Dense/model.safetensors"
+    yield "dense config a device", "bert", replace("2_Dense/config.json", zero), "2_Dense/config.json"
     for kind, make in list(NO_FILES.items())[:2]:
-        yield f"pairs weights a {kind}", "pairs", replaced("model.safetensors", make), "model.safetensors"
-        yield f"pairs tokenizer a {kind}", "pairs", replaced("tokenizer.json", make), "tokenizer.json"
-        yield f"static tokenizer a {kind}", "static", replaced("tokenizer.json", make), "tokenizer.json"
+        yield f"pairs weights a {kind}", "pairs", replace("model.safetensors", make), "model.safetensors"
+        yield f"pairs tokenizer a {kind}", "pairs", replace("tokenizer.json", make), "tokenizer.json"
+        yield f"static tokenizer a {kind}", "static", replace("tokenizer.json", make), "tokenizer.json"
     for name in ("modules.json", "tokenizer.json", "config.json", "2_Dense/config.json"):
-        yield f"{name} of 2 GB", "bert", replaced(name, sparse), name
+        yield f"{name} of 2 GB", "bert", replace(name, sparse), name
 
     yield (
         "a million modules",
@@ -423,7 +423,7 @@ def cases() -> Iterator[tuple[str, str, Edit, str]]:
     for dtype in DTYPES:
         yield f"{dtype}", "bert", weights(cast(dtype)), "model.safetensors"
         yield f"dense {dtype}", "bert", weights(cast(dtype), "2_Dense"), "2_Dense/model.safetensors"
-    yield "one of int8", "roberta", weights(one_cast(torch.int8)), "model.safetensors"
+    yield "one of int8", "roberta", weights(cast_one(torch.int8)), "model.safetensors"
     yield "static of int8", "static", weights(cast(torch.int8)), "model.safetensors"
     yield "pairs of int8", "pairs", weights(cast(torch.int8)), "model.safetensors"
     lost = weights(
@@ -431,25 +431,35 @@ def cases() -> Iterator[tuple[str, str, Edit, str]]:
     )
     yield "a weight is missing", "roberta", lost, "lacks 1 of the weights"
     for size in (HUGE, 2**62, 2**63 + 1):
-        yield f"a header of {size}", "bert", replaced("model.safetensors", header(size)), "model.safetensors"
+        yield f"a header of {size}", "bert", replace("model.safetensors", header(size)), "model.safetensors"
     for shape in ([HUGE, HUGE], [2**62, 4], [HUGE], [-1, 4]):
         name = "2_Dense/model.safetensors"
-        yield f"declared {shape}", "bert", replaced(name, declared(shape)), name
-    yield "parts on a device", "bert", both(sharded("a.safetensors"), replaced("a.safetensors", zero)), "a.safetensors"
-    yield "parts elsewhere", "bert", sharded("../../etc/passwd"), "model.safetensors.index.json"
+        yield f"declared {shape}", "bert", replace(name, declare(shape)), name
+    yield "parts on a device", "bert", both(shard("a.safetensors"), replace("a.safetensors", zero)), "a.safetensors"
+    yield "parts elsewhere", "bert", shard("../../etc/passwd"), "model.safetensors.index.json"
 
     expanded = torch.zeros(1).expand(10**5, 10**6)
-    yield "an expanded tensor", "bert", pickled({"weight": expanded}), "pytorch_model.bin"
-    yield "an expanded Dense", "bert", pickled({"linear.weight": expanded}, "2_Dense"), "2_Dense/pytorch_model.bin"
+    yield "an expanded tensor", "bert", put_pickle({"weight": expanded}), "pytorch_model.bin"
+    yield (
+        "an expanded Dense",
+        "bert",
+        put_pickle({"linear.weight": expanded}, "2_Dense"),
+        "2_Dense/pytorch_model.bin",
+    )
     shared = torch.zeros(10**5)
-    yield "a shared tensor", "bert", pickled({f"w{i}": shared for i in range(5000)}), "pytorch_model.bin"
-    yield "a call for memory", "bert", pickled(Call(bytearray, 10**10)), "pytorch_model.bin"
-    yield "another call for memory", "bert", pickled({"w": Call(torch.Tensor, 10**5, 10**6)}), "pytorch_model.bin"
+    yield "a shared tensor", "bert", put_pickle({f"w{i}": shared for i in range(5000)}), "pytorch_model.bin"
+    yield "a call for memory", "bert", put_pickle(Call(bytearray, 10**10)), "pytorch_model.bin"
+    yield (
+        "another call for memory",
+        "bert",
+        put_pickle({"w": Call(torch.Tensor, 10**5, 10**6)}),
+        "pytorch_model.bin",
+    )
     yield "an instruction", "bert", bytearrays, "pytorch_model.bin"
     yield "ten million dicts", "bert", empty_dicts, "pytorch_model.bin"
     yield "a compressed pickle", "bert", compressed, "pytorch_model.bin"
     yield "a storage of old", "bert", legacy, "pytorch_model.bin"
-    yield "no torch", "bert", both(pickled({}), text("pytorch_model.bin", "{}")), "pytorch_model.bin"
+    yield "no torch", "bert", both(put_pickle({}), text("pytorch_model.bin", "{}")), "pytorch_model.bin"
 
     for number in (2**31, 2**32 - 1, 10**8):
         for family in ("bert", "static", "pairs"):
@@ -459,7 +469,7 @@ def cases() -> Iterator[tuple[str, str, Edit, str]]:
     mapping = weights(lambda tensors: tensors.update(mapping=torch.zeros(10**6, dtype=torch.int64)))
     yield "a mapping", "static", mapping, "model.safetensors"
     yield "an adapter", "bert", adapter(r=10**7), "adapter_config.json"
-    yield "an adapter in a pipe", "bert", both(adapter(), replaced("adapter_model.safetensors", os.mkfifo)), "adapter_"
+    yield "an adapter in a pipe", "bert", both(adapter(), replace("adapter_model.safetensors", os.mkfifo)), "adapter_"
 
 
 # ------------------------------------------------------------------------------------------------- what it costs

@@ -31,7 +31,7 @@ def change(path: Path, **values: Any) -> Path:
     return write(path.parent, {path.name: {**json.loads(path.read_text(encoding="utf-8")), **values}})
 
 
-def changed(layout: Layout, file: str, **values: Any) -> Layout:
+def change_layout(layout: Layout, file: str, **values: Any) -> Layout:
     """A layout with other values in one of its files."""
 
     def make(folder: Path) -> Path:
@@ -41,7 +41,7 @@ def changed(layout: Layout, file: str, **values: Any) -> Layout:
     return make
 
 
-def replaced(layout: Layout, **files: Any) -> Layout:
+def replace_files(layout: Layout, **files: Any) -> Layout:
     """A layout with other files, by their names without an ending, and _ for /."""
     return lambda folder: write(layout(folder), {_FILES[name]: value for name, value in files.items()})
 
@@ -127,7 +127,7 @@ def new_namespace(folder: Path) -> Path:
     text = {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}
     task = {"transformer_task": "feature-extraction", "modality_config": text, "module_output_name": "token_embeddings"}
     pool = {"embedding_dimension": 16, "pooling_mode": ["mean", "max"], "include_prompt": True}
-    return replaced(minilm, modules=listed, transformer=task, pooling=pool)(folder)
+    return replace_files(minilm, modules=listed, transformer=task, pooling=pool)(folder)
 
 
 def layer_norm(folder: Path) -> Path:
@@ -335,7 +335,7 @@ def of_family(family: str) -> Layout:
 
 
 PROMPTS = {"prompts": {"fox": "red fox "}, "default_prompt_name": "fox", "similarity_fn_name": "dot", "truncate_dim": 7}
-default_prompt = replaced(minilm, settings=PROMPTS)
+default_prompt = replace_files(minilm, settings=PROMPTS)
 # Under the old names.
 OLD_ARGUMENTS = {
     "model_args": {"attn_implementation": "eager"},
@@ -354,15 +354,15 @@ LAYOUTS: dict[str, Layout] = {
     "minilm": minilm,
     "bge": layout("Pooling", "Normalize", **pooling("cls_token")),
     "default_prompt": default_prompt,
-    "middle_namespace": replaced(minilm, modules=IN_THE_MIDDLE),
-    "a string beside a boolean": replaced(minilm, pooling={**pooling("mean_tokens"), "pooling_mode": "cls"}),
-    "odd_order": replaced(minilm, pooling={"embedding_dimension": 16, "pooling_mode": ODD_ORDER}),
-    "no_pooling_key": replaced(minilm, pooling={"word_embedding_dimension": 16}),
-    "lower_case": replaced(partial(build, "roberta"), transformer=limits(24, lower=True)),
+    "middle_namespace": replace_files(minilm, modules=IN_THE_MIDDLE),
+    "a string beside a boolean": replace_files(minilm, pooling={**pooling("mean_tokens"), "pooling_mode": "cls"}),
+    "odd_order": replace_files(minilm, pooling={"embedding_dimension": 16, "pooling_mode": ODD_ORDER}),
+    "no_pooling_key": replace_files(minilm, pooling={"word_embedding_dimension": 16}),
+    "lower_case": replace_files(partial(build, "roberta"), transformer=limits(24, lower=True)),
     "plain": small.bert,
-    "arguments": replaced(minilm, transformer=limits(24, **OLD_ARGUMENTS)),
+    "arguments": replace_files(minilm, transformer=limits(24, **OLD_ARGUMENTS)),
     "static_in_folder": partial(static, path="0_StaticEmbedding"),
-    "short dense": replaced(labse, dense={"in_features": 16, "out_features": 16}),
+    "short dense": replace_files(labse, dense={"in_features": 16, "out_features": 16}),
     "residual": partial(residual, out=16),
     "residual of another dimension": partial(residual, out=8),
     "cls flag": layout("Pooling", word_embedding_dimension=16, pooling_mode_cls_token=True),
@@ -374,11 +374,11 @@ LAYOUTS: dict[str, Layout] = {
     "decoder in both directions": partial(decoder, architectures=["Qwen3ForCausalLM"], is_causal=False),
     "body of a decoder": partial(decoder, architectures=["Qwen3Model"]),
     "unknown decoder": partial(decoder, architectures=None),
-    "words with a limit": changed(word_vectors, "0_WordEmbeddings/wordembedding_config.json", max_seq_length=3),
-    "truncated on the left": replaced(minilm, transformer=limits(12, tokenizer_args={"truncation_side": "left"})),
-    "limit of the tokenizer": replaced(minilm, transformer=limits(None, processor_kwargs={"model_max_length": 9})),
+    "words with a limit": change_layout(word_vectors, "0_WordEmbeddings/wordembedding_config.json", max_seq_length=3),
+    "truncated on the left": replace_files(minilm, transformer=limits(12, tokenizer_args={"truncation_side": "left"})),
+    "limit of the tokenizer": replace_files(minilm, transformer=limits(None, processor_kwargs={"model_max_length": 9})),
     **{
-        name: changed(partial(build, family), "tokenizer_config.json", tokenizer_class=name)
+        name: change_layout(partial(build, family), "tokenizer_config.json", tokenizer_class=name)
         for family, name in NAMED.items()
     },
 }

@@ -42,13 +42,13 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build("bert", tmp_path_factory.mktemp("model") / "bert")
 
 
-def installed(kind: str) -> None:
+def require_packages(kind: str) -> None:
     """Skip the test where a package of the format is missing."""
     for package in formats.FORMATS[kind].packages:
         pytest.importorskip(package, reason=f"{package} is not installed", exc_type=ImportError)
 
 
-def by_its_readme(path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def run_readme(path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The vectors that the code of the README computes of its two texts."""
     code = re.search(r"```python\n(.*?)```", (path / "README.md").read_text(encoding="utf-8"), re.DOTALL)
     assert code is not None
@@ -60,9 +60,9 @@ def by_its_readme(path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def check(model: SentenceEncoder, path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    installed(kind)
+    require_packages(kind)
     difference = export(model, path, kind)
-    vectors = by_its_readme(path, monkeypatch)
+    vectors = run_readme(path, monkeypatch)
     own = model.encode(["A cat sleeps.", "Taxes go up."], on_truncate="ignore")
     print(f"\n{kind}: {difference:.1e}, by its README {np.abs(vectors - own).max():.1e}")
     assert difference is not None
@@ -115,7 +115,7 @@ def test_large_weights_have_a_file_of_their_own(bert: Path, tmp_path: Path, monk
 # ------------------------------------------------------------------------------------------------ what is refused
 
 
-def refused(model: SentenceEncoder, tmp_path: Path, message: str, kind: str = "torch-export") -> None:
+def check_refused(model: SentenceEncoder, tmp_path: Path, message: str, kind: str = "torch-export") -> None:
     with pytest.raises(ValueError, match=message):
         export(model, tmp_path / "exported", kind)
     assert not list(tmp_path.iterdir())
@@ -133,21 +133,21 @@ def test_what_has_no_padded_form(bert: Path, tmp_path: Path, monkeypatch: pytest
         ([transformer, Pooling(), torch.nn.Identity()], "Identity has no padded form"),
     ]
     for modules, message in cases:
-        refused(SentenceEncoder(*modules, device="cpu"), tmp_path, message)
+        check_refused(SentenceEncoder(*modules, device="cpu"), tmp_path, message)
     prompted = SentenceEncoder(transformer, without, prompts={"q": "query: "}, device="cpu")
-    refused(prompted, tmp_path, "leaves the prompt out")
+    check_refused(prompted, tmp_path, "leaves the prompt out")
     slow = SentenceEncoder(Transformer(bert), Pooling(), device="cpu")
     slow.tokenizer = SimpleNamespace(is_fast=False)
-    refused(slow, tmp_path, r"SimpleNamespace cannot be written to a tokenizer\.json")
+    check_refused(slow, tmp_path, r"SimpleNamespace cannot be written to a tokenizer\.json")
     with pytest.raises(TypeError, match="Transformer cannot be exported; pass a SentenceEncoder"):
         export(transformer, tmp_path / "exported", "onnx")  # type: ignore[arg-type]
     model = SentenceEncoder(transformer, Pooling("max"), device="cpu")
-    refused(model, tmp_path, "format='tflite' is unknown", "tflite")
-    refused(model, tmp_path, "has the pooling modes mean, cls, lasttoken, not max", "gguf")
+    check_refused(model, tmp_path, "format='tflite' is unknown", "tflite")
+    check_refused(model, tmp_path, "has the pooling modes mean, cls, lasttoken, not max", "gguf")
     model = SentenceEncoder(transformer, Pooling(), Dense(16, 4), device="cpu")
-    refused(model, tmp_path, "no place for Dense", "gguf")
+    check_refused(model, tmp_path, "no place for Dense", "gguf")
     short = SentenceEncoder(transformer, Pooling(), truncate_dim=4, device="cpu")
-    refused(short, tmp_path, "lower_case and truncate_dim", "gguf")
+    check_refused(short, tmp_path, "lower_case and truncate_dim", "gguf")
 
 
 @pytest.mark.slow  # torch traces the model.

@@ -28,7 +28,7 @@ from sbert.saving.export.padded import PaddedEncoder, why_not
 from sbert.saving.model_card import fill_template
 from sbert.storage.atomic import replacing
 from sbert.storage.files import is_failure, one_line
-from sbert.storage.folders import check_own, foreign
+from sbert.storage.folders import check_own, find_foreign
 
 NAMES: tuple[str, ...] = (*formats.FORMATS, "gguf")
 TOLERANCE = 1e-5
@@ -160,7 +160,7 @@ def _check(target: Path) -> None:
 
     def other(folder: Path) -> str | None:
         exported = any((folder / name).is_file() for name in _MODEL_FILES)
-        return foreign(folder, lambda name: exported and name in _FILES)
+        return find_foreign(folder, lambda name: exported and name in _FILES)
 
     check_own(target, "an exported model", other)
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from sbert.storage.atomic import replacing
 from sbert.storage.files import UnreadableError
-from sbert.storage.folders import check_own, foreign
+from sbert.storage.folders import check_own, find_foreign
 
 _FILE, _FORMAT, _VERSION = "documents.sqlite", "sbert.search.HybridIndex", 1
 _SCHEMA = (
@@ -78,7 +78,7 @@ class Documents:
     def __init__(self, folder: Path | None, about: dict[str, Any]) -> None:
         self.path: Path | None = None if folder is None else folder / _FILE
         if folder is not None and not (folder / _FILE).exists():
-            check_own(folder, "an index", partial(foreign, is_known=set[str]().__contains__))
+            check_own(folder, "an index", partial(find_foreign, is_known=set[str]().__contains__))
             with (
                 replacing(folder, None) as work,
                 self._translate_errors(),

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from sbert.storage.atomic import replacing
 from sbert.storage.files import UnreadableError, checksum, write_json
-from sbert.storage.folders import check_own, foreign, read_whole
+from sbert.storage.folders import check_own, find_foreign, read_whole
 
 T = TypeVar("T")
 Id = int | str
@@ -103,7 +103,7 @@ class Kind(NamedTuple):
         is_index = False
         with suppress(OSError, ValueError, AttributeError):  # There is none, or it is another's.
             is_index = read_json(folder / _INDEX).get("format") == self.format
-        return foreign(folder, lambda name: is_index and name in {*self.files, _IDS, _INDEX})
+        return find_foreign(folder, lambda name: is_index and name in {*self.files, _IDS, _INDEX})
 
 
 def write_strings(path: Path, strings: Iterable[Id]) -> None:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from sbert.inputs.arguments import warn
-from sbert.saving import check_replaceable, foreign_file
+from sbert.saving import check_replaceable, find_foreign_file
 from sbert.storage.atomic import remove, remove_left, replacing
 from sbert.storage.files import UnreadableError, check_file, read_object, reading, write_json
 from sbert.storage.folders import read_whole
@@ -81,7 +81,7 @@ def write(path: Path, model: Any, tensors: Mapping[str, Tensor], state: dict[str
     for name in {match[1] for half in path.parent.glob(".step-*") if (match := _HALF.match(half.name))}:
         remove_left(path.parent / name, _check)
     for old in _checkpoints(path.parent)[:-keep]:
-        if (foreign := foreign_file(old, _FILES)) is not None:
+        if (foreign := find_foreign_file(old, _FILES)) is not None:
             warn(f"{old} is not removed: it holds {foreign!r}, which is not part of a checkpoint; move that elsewhere")
             continue
         with suppress(OSError, ValueError):
