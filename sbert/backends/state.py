@@ -85,7 +85,8 @@ def forward(network: Any, batch: TokenBatch) -> Tensor:
     run = inference.forwards.get(network)
     if run is None:
         run = inference.forwards[network] = _choose(network, inference, batch.values.device)
-    return with_available_threads(run, batch) if inference.shares_cores else run(batch)
+    shares = inference.shares_cores and torch.get_num_threads() > 1
+    return with_available_threads(run, batch) if shares else run(batch)
 
 
 def select(network: Any, device: torch.device) -> Backend:

@@ -37,7 +37,7 @@ def with_available_threads(forward: Callable[[TokenBatch], Output], batch: Token
     happens.
     """
     wanted, change = torch.get_num_threads(), own_number_of_threads()
-    if wanted == 1 or change is None or len(batch.values) > _SMALL or batch.values.device.type != "cpu":
+    if change is None or len(batch.values) > _SMALL or batch.values.device.type != "cpu":
         return forward(batch)
     change(available_threads(wanted))
     try:
