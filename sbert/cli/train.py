@@ -67,9 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """
     parser.formatter_class = argparse.RawDescriptionHelpFormatter  # Keeps the lines of the examples.
     parser.epilog = (__doc__ or "").partition("\n\n")[2]
-    parser.usage = (
-        "sbert train --model MODEL --data FILE --loss LOSS --output DIR [OPTIONS]\n       sbert train --config FILE"
-    )
+    parser.usage = "sbert train --model MODEL --data FILE --loss LOSS --output DIR ...\n  sbert train --config FILE"
     add = parser.add_argument
     add("--config", metavar="FILE", help="TOML or JSON file of settings; flags count more")
     add("--set", action="append", default=[], metavar="NAME=VALUE", help="any setting: training.schedule=cosine")

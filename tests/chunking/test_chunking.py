@@ -34,10 +34,6 @@ def encoder() -> SentenceEncoder:
     return model(Normalize())
 
 
-def bytes_encoder() -> SentenceEncoder:
-    return of_kind(small.byte_bpe())
-
-
 def of_kind(tokenizer: Any) -> SentenceEncoder:
     table = torch.randn(tokenizer.get_vocab_size(), 4, generator=torch.Generator().manual_seed(0))
     return SentenceEncoder(StaticEmbedding(tokenizer, table), device="cpu")
@@ -84,19 +80,17 @@ def test_a_long_sentence_is_cut_between_words_and_a_long_word_between_characters
     assert "".join(pieces).replace(" ", "") == text.replace(" ", "")
 
 
-def test_overlap_is_whole_sentences_where_they_fit(encoder: SentenceEncoder) -> None:
-    text = "One two. Three four. Five six. Seven eight."
-    assert [chunk.text([text]) for chunk in split(encoder, text, 6, 3)] == [
-        "One two. Three four.",
-        "Three four. Five six.",
-        "Five six. Seven eight.",
-    ]
-    # Less of it, where the next sentence would else be cut.
-    text = "One two three four. Five six seven eight."
-    assert [chunk.text([text]) for chunk in split(encoder, text, 7, 4)] == [
-        "One two three four.",
-        "four. Five six seven eight.",
-    ]
+@pytest.mark.parametrize(
+    ("text", "sizes", "expected"),
+    [
+        ("One two. Three four. Five six. Seven eight.", (6, 3),
+         ["One two. Three four.", "Three four. Five six.", "Five six. Seven eight."]),
+        # Less of it, where the next sentence would else be cut.
+        ("One two three four. Five six seven eight.", (7, 4), ["One two three four.", "four. Five six seven eight."]),
+    ],
+)  # fmt: skip
+def test_overlap_is_whole_sentences(encoder: SentenceEncoder, text: str, sizes: Any, expected: list[str]) -> None:
+    assert [chunk.text([text]) for chunk in split(encoder, text, *sizes)] == expected
 
 
 KINDS = [small.wordpiece(), small.byte_bpe(), small.unigram()]
@@ -140,26 +134,26 @@ def _alone(encoder: SentenceEncoder, text: str, row: int, limit: int, overlap: i
     return [chunk._replace(document=row) for chunk in split(encoder, [text], limit, overlap)]
 
 
-def test_numbers_that_do_not_fit(encoder: SentenceEncoder) -> None:
-    with pytest.raises(ValueError, match="max_tokens=23 exceeds the 22 that max_seq_length=24 leaves"):
-        split(encoder, ["a"], 23)
-    with pytest.raises(ValueError, match="exceeds the 20 that"):
-        split(encoder, ["a"], 22, prompt="one two ")
-    with pytest.raises(ValueError, match="that max_seq_length=24 leaves after special tokens and prompt"):
-        split(encoder, ["a"], prompt="one " * 30)
-    with pytest.raises(ValueError, match="overlap=8 does not fit passages of 8 tokens; pass 0 to 7"):
-        split(encoder, ["a"], 8, 8)
-    with pytest.raises(TypeError, match=r"overlap is 0\.5"):
-        split(encoder, ["a"], 8, 0.5)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="max_tokens=0 is too small"):
-        split(encoder, ["a"], 0)
-    with pytest.raises(TypeError, match=r"documents\[1\] is of type int"):
-        split(encoder, ["a", 1])  # type: ignore[list-item]
-    with pytest.raises(ValueError, match="no maximum length; pass max_tokens"):
-        split(of_kind(small.wordpiece()), ["a"])
-    words = SentenceEncoder(WordEmbeddings(["fox"], torch.eye(1)), Pooling("mean"), device="cpu")
-    with pytest.raises(ValueError, match="WordEmbeddings gives no positions of its tokens"):
-        split(words, ["a"], 8)
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"max_tokens": 23}, "max_tokens=23 exceeds the 22 that max_seq_length=24 leaves"),
+        ({"max_tokens": 22, "prompt": "one two "}, "exceeds the 20 that"),
+        ({"prompt": "one " * 30}, "that max_seq_length=24 leaves after special tokens and prompt"),
+        ({"max_tokens": 8, "overlap": 8}, "overlap=8 does not fit passages of 8 tokens; pass 0 to 7"),
+        ({"max_tokens": 8, "overlap": 0.5}, r"overlap is 0\.5"),
+        ({"max_tokens": 0}, "max_tokens=0 is too small"),
+        ({"documents": ["a", 1]}, r"documents\[1\] is of type int"),
+        ({"model": of_kind(small.wordpiece())}, "no maximum length; pass max_tokens"),
+        (
+            {"model": SentenceEncoder(WordEmbeddings(["fox"], torch.eye(1)), Pooling("mean"), device="cpu")},
+            "WordEmbeddings gives no positions of its tokens",
+        ),
+    ],
+)
+def test_what_cannot_be_split(encoder: SentenceEncoder, given: dict[str, Any], message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        split(**{"model": encoder, "documents": ["a"], **given})
 
 
 def test_a_tokenizer_in_python_is_refused() -> None:
@@ -302,23 +296,30 @@ def test_a_document_does_not_see_the_others(encoder: SentenceEncoder, monkeypatc
     np.testing.assert_allclose(others[::-1], vectors, atol=1e-6)
 
 
-def test_what_cannot_be_chunked(encoder: SentenceEncoder) -> None:
-    for mode in ("cls", "lasttoken", ["mean", "cls"]):
-        with pytest.raises(ValueError, match=r"pooling such as mean, and the model's pooling is '(cls|lasttoken)'"):
-            encode_chunks(model(pooling=mode), [STORY], late=True)
+@pytest.mark.parametrize("pooling", ["cls", "lasttoken", ["mean", "cls"]])
+def test_late_chunking_needs_all_tokens(pooling: Any) -> None:
+    with pytest.raises(ValueError, match=r"pooling such as mean, and the model's pooling is '(cls|lasttoken)'"):
+        encode_chunks(model(pooling=pooling), [STORY], late=True)
     with pytest.raises(ValueError, match="StaticEmbedding gives none; pass late=False"):
         encode_chunks(of_kind(small.wordpiece()), [STORY], 8, late=True)
-    with pytest.raises(ValueError, match=r"chunks\[1\] has 0 tokens"):
-        encode_chunks(encoder, ["A  fox"], chunks=[(0, 0, 1), (0, 1, 2)], late=True)
-    with pytest.raises(ValueError, match=r"chunks\[0\] has \d+ tokens, and the model can read 22 at once"):
-        encode_chunks(encoder, [STORY], chunks=[(0, 0, len(STORY))], late=True)
-    with pytest.raises(ValueError, match=r"chunks\[0\]=\(1, .* is no part of the 1 documents"):
-        encode_chunks(encoder, ["A fox"], chunks=[(1, 0, 1)])
-    for start, end in ((0, 6), (3, 3), (-1, 2)):
-        with pytest.raises(ValueError, match=rf"chunks\[0\]=\(0, {start}, {end}\) is no part"):
-            encode_chunks(encoder, ["A fox"], chunks=[(0, start, end)])
+
+
+@pytest.mark.parametrize(
+    ("text", "chunks", "message"),
+    [
+        ("A  fox", [(0, 0, 1), (0, 1, 2)], r"chunks\[1\] has 0 tokens"),
+        (STORY, [(0, 0, len(STORY))], r"chunks\[0\] has \d+ tokens, and the model can read 22 at once"),
+        ("A fox", [(1, 0, 1)], r"chunks\[0\]=\(1, .* is no part of the 1 documents"),
+        ("A fox", [(0, 0, 6)], r"chunks\[0\]=\(0, 0, 6\) is no part"),
+        ("A fox", [(0, 3, 3)], r"chunks\[0\]=\(0, 3, 3\) is no part"),
+        ("A fox", [(0, -1, 2)], r"chunks\[0\]=\(0, -1, 2\) is no part"),
+    ],
+)
+def test_passages_that_are_none(encoder: SentenceEncoder, text: str, chunks: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        encode_chunks(encoder, [text], chunks=chunks, late=True)
     with pytest.raises(ValueError, match="pass either chunks"):
-        encode_chunks(encoder, ["A fox"], 4, chunks=[(0, 0, 5)])
+        encode_chunks(encoder, [text], 4, chunks=chunks)
 
 
 def test_weights_that_are_no_numbers_are_named() -> None:

@@ -26,8 +26,7 @@ def _correlation(pairs: Sequence[Sequence[str]], scores: Any) -> own_evaluation.
 
 def _classes(pairs: Sequence[Sequence[str]], labels: Any) -> own_evaluation.Evaluator:
     kind: Any = own_evaluation.LabelEvaluator if max(labels) > 1 else own_evaluation.PairClassificationEvaluator
-    first, second = zip(*pairs, strict=True)
-    evaluator: own_evaluation.Evaluator = kind(first, second, labels)
+    evaluator: own_evaluation.Evaluator = kind(*zip(*pairs, strict=True), labels)
     return evaluator
 
 

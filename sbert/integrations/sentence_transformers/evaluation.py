@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from sbert import evaluation
-from sbert.distributed.ranks import ALONE, Ranks
 from sbert.integrations.sentence_transformers.forms import Form, SimilarityFunction, absent, factories, similarity_name
 
 BaseEvaluator = SentenceEvaluator = evaluation.Evaluator
@@ -33,15 +32,29 @@ class Kind(NamedTuple):
     renamed: Mapping[str, str] = {}
 
 
-class NamedEvaluator(evaluation.Evaluator):
-    """An evaluator of ours that is called as one of theirs: ``evaluator(model, output_path)``.
+class CalledByPath(evaluation.Evaluator):
+    """An evaluator that is called as theirs are: ``evaluator(model, output_path, epoch, steps)``."""
+
+    file_name: str = "sequential_results.csv"
+
+    def __call__(self, model: Any, output_path: Any = None, *times: int, **options: Any) -> Any:  # noqa: ARG002
+        """The metrics by their names; with ``output_path``, also as a line of a CSV file in that folder."""
+        if output_path is not None:
+            options["output"] = os.path.join(output_path, self.file_name)
+        options = {name: value for name, value in options.items() if name not in ("epoch", "steps")}
+        return super().__call__(model, **options)
+
+
+class NamedEvaluator(CalledByPath):
+    """An evaluator of ours under one of their names.
 
     ``primary_metric`` is the name of the metric that decides, known after the first call.
     """
 
     def __init__(self, kind: Kind, label: str, **options: Any) -> None:
-        self._kind, self._label = kind, label
+        self._kind = kind
         self.name: str = options.pop("name", "")
+        self.file_name = "_".join(filter(None, (label, self.name, "results.csv")))
         self._dim: int | None = options.pop("truncate_dim", None)
         main, similarities = options.pop("main", None), options.pop("similarities", None)
         if similarities is not None and not isinstance(similarities, Mapping):
@@ -54,22 +67,6 @@ class NamedEvaluator(evaluation.Evaluator):
         self.primary_metric: str = ""
         if "{similarity}" not in kind.metric:
             kind.make(**options)  # Errors are raised now, and not at the end of an epoch.
-
-    def __call__(
-        self,
-        model: Any,
-        output_path: str | os.PathLike[str] | None = None,
-        epoch: int = -1,  # noqa: ARG002
-        steps: int = -1,  # noqa: ARG002
-        *,
-        output: str | os.PathLike[str] | None = None,
-        ranks: Ranks = ALONE,
-        show_progress_bar: bool | None = False,
-    ) -> dict[str, float]:
-        """The metrics by their names; with ``output_path``, also as a line of a CSV file in that folder."""
-        if output is None and output_path is not None:
-            output = os.path.join(output_path, "_".join(filter(None, (self._label, self.name, "results.csv"))))
-        return super().__call__(model, output=output, ranks=ranks, show_progress_bar=show_progress_bar)
 
     def measure(self, vectors: evaluation.Vectors) -> dict[str, float]:
         """The metrics by their names, the one that decides first."""
@@ -101,7 +98,7 @@ class NamedEvaluator(evaluation.Evaluator):
         return "_".join(filter(None, (self.name, own.format(name=metric, similarity=label, part=part, last=last))))
 
 
-class SequentialEvaluator(evaluation.Evaluator):
+class SequentialEvaluator(CalledByPath):
     """Several evaluators in turn; ``main_score_function`` makes one score of their primary ones.
 
     Texts that they have in common are encoded once.
@@ -114,13 +111,6 @@ class SequentialEvaluator(evaluation.Evaluator):
     ) -> None:
         self.evaluators = list(evaluators)
         self._main = main_score_function
-
-    def __call__(self, model: Any, output_path: Any = None, *times: int, **options: Any) -> Any:  # noqa: ARG002
-        """The metrics of all, and the ``sequential_score``."""
-        if output_path is not None:
-            options["output"] = os.path.join(output_path, "sequential_results.csv")
-        options = {name: value for name, value in options.items() if name not in ("epoch", "steps")}
-        return super().__call__(model, **options)
 
     def measure(self, vectors: evaluation.Vectors) -> dict[str, float]:
         """The metrics of all, after the score."""

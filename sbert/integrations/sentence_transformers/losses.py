@@ -20,7 +20,7 @@ _SCALED = "scale=temperature similarity_fct=similarity"
 _MODES = f"{_GATHER} directions! partition_mode! hardness_mode! hardness_strength!"
 _DISTANCE = "distance_metric=distance margin"
 _GUIDED = "guide temperature"
-_CONTRAST = f" margin_strategy=strategy margin=guide_margin contrast_anchors contrast_positives{_GATHER}"
+_CONTRAST = " margin_strategy=strategy margin=guide_margin contrast_anchors=anchors contrast_positives=positives"
 
 
 _Ranking = losses.MultipleNegativesRankingLoss
@@ -48,21 +48,16 @@ def settings(loss: Any) -> dict[str, Any]:
     return {name: value for one in inner for name, value in getattr(one, "for_trainer", {}).items()}
 
 
-def _guided(
-    contrast_anchors: bool = True, contrast_positives: bool = True, strategy: str = "absolute", **options: Any
-) -> nn.Module:
-    both = {"anchor-anchor": contrast_anchors, "positive-positive": contrast_positives}
+def _guided(anchors: bool = True, positives: bool = True, strategy: str = "absolute", **options: Any) -> nn.Module:
+    both = {"anchor-anchor": anchors, "positive-positive": positives}
     contrast = [name for name, wanted in both.items() if wanted]
     return losses.MultipleNegativesRankingLoss(contrast=contrast, relative_margin=strategy == "relative", **options)
 
 
 def _divergence(
-    temperature: float = 1.0,
-    student_temperature: float | None = None,
-    teacher_temperature: float | None = None,
-    **options: Any,
+    temperature: float = 1.0, student: float | None = None, teacher: float | None = None, **options: Any
 ) -> nn.Module:
-    student, teacher = (temperature if own is None else own for own in (student_temperature, teacher_temperature))
+    student, teacher = (temperature if own is None else own for own in (student, teacher))
     return losses.DistillKLDivLoss(student, teacher_temperature=teacher, **options)
 
 
@@ -97,8 +92,8 @@ FORMS = {
     "CachedMultipleNegativesSymmetricRankingLoss": _form(
         _Ranking, _SCALED + _CHUNKS + _GATHER, symmetric=True, chunk=32
     ),
-    "GISTEmbedLoss": _form(_guided, _GUIDED + _CONTRAST, temperature=0.01),
-    "CachedGISTEmbedLoss": _form(_guided, _GUIDED + _CHUNKS + _CONTRAST, temperature=0.01, chunk=32),
+    "GISTEmbedLoss": _form(_guided, _GUIDED + _CONTRAST + _GATHER, temperature=0.01),
+    "CachedGISTEmbedLoss": _form(_guided, _GUIDED + _CHUNKS + _CONTRAST + _GATHER, temperature=0.01, chunk=32),
     "TripletLoss": _form(losses.TripletLoss, "distance_metric=distance triplet_margin=margin", margin=5.0),
     "ContrastiveLoss": _form(losses.ContrastiveLoss, f"{_DISTANCE} size_average!"),
     "OnlineContrastiveLoss": _form(losses.OnlineContrastiveLoss, _DISTANCE),
@@ -109,7 +104,8 @@ FORMS = {
     "MSELoss": _form(losses.MSELoss, "projection_dim!"),
     "MarginMSELoss": _form(losses.MarginMSELoss, "similarity_fct=similarity"),
     "DistillKLDivLoss": _form(
-        _divergence, "similarity_fct=similarity temperature student_temperature teacher_temperature"
+        _divergence,
+        "similarity_fct=similarity temperature student_temperature=student teacher_temperature=teacher",
     ),
     "MatryoshkaLoss": _form(
         losses.MatryoshkaLoss, "loss matryoshka_dims=dims matryoshka_weights=weights n_dims_per_step!"
