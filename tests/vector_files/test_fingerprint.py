@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -39,18 +39,12 @@ def test_the_hash_of_modules_of_the_callers_own() -> None:
         assert digest_of_model(model) == before
         return before
 
-    made: list[Callable[[], tuple[Any, ...]]] = [
-        lambda: (1.0,),
-        lambda: (3.0,),
-        lambda: ({"a": [1, None]},),
-        lambda: ({"a": [2, None]},),
-        lambda: (torch.arange(3000.0),),
-        lambda: (torch.arange(3000.0).index_fill(0, torch.tensor(1500), 0.0),),
-        lambda: (np.float32(0.5),),
-        lambda: (1.0, 2.0),
-    ]
-    assert [digest(*make()) for make in made] == (first := [digest(*make()) for make in made])
-    assert len(set(first)) == len(made)
+    long, other = torch.arange(3000.0), torch.arange(3000.0).index_fill(0, torch.tensor(1500), 0.0)
+    values: list[tuple[Any, ...]] = [(1.0,), (3.0,), (1.0, 2.0), (np.float32(0.5),), (long,), (other,)]
+    values += [({"a": [number, None]},) for number in (1, 2)]
+    digests = [digest(*each) for each in values]
+    assert [digest(*each) for each in deepcopy(values)] == digests
+    assert len(set(digests)) == len(values)
 
 
 def test_a_model_has_one_hash_and_another_one_when_it_is_changed() -> None:
