@@ -11,17 +11,17 @@ from torch import Tensor, nn
 from sbert.losses.module import Data, run_check
 
 
-def check_temperature(temperature: float) -> float:
+def check_temperature(temperature: float, name: str = "temperature") -> float:
     """Return ``temperature`` if it is above zero and finite, else raise a ValueError."""
     if not 0 < temperature < math.inf:
-        raise ValueError(f"temperature={temperature} is not positive and finite; pass a number above 0")
+        raise ValueError(f"{name}={temperature} is not positive and finite; pass a number above 0")
     return temperature
 
 
-def check_margin(margin: float) -> float:
+def check_margin(margin: float, name: str = "margin") -> float:
     """Return ``margin`` if it is zero or more and finite, else raise a ValueError."""
     if not 0 <= margin < math.inf:
-        raise ValueError(f"margin={margin} is negative or not finite; pass 0 or more")
+        raise ValueError(f"{name}={margin} is negative or not finite; pass 0 or more")
     return margin
 
 

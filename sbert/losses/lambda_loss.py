@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sbert.inputs.arguments import check_choice
-from sbert.losses.checks import check_finite, check_values
+from sbert.losses.checks import check_finite, check_temperature, check_values
 from sbert.losses.lists import ListLoss
 from sbert.losses.module import Data
 
@@ -76,11 +76,9 @@ class _PairLoss(ListLoss):
 
     def __init__(self, sigma: float = 1.0, k: int | None = None) -> None:
         super().__init__()
-        if not 0 < sigma < math.inf:
-            raise ValueError(f"sigma={sigma} is not positive and finite; pass a number above 0")
         if k is not None and k < 1:
             raise ValueError(f"k={k} leaves no document; pass 1 or more, or None for all")
-        self.sigma: float = sigma
+        self.sigma: float = check_temperature(sigma, "sigma")
         self.k: int | None = k
 
     def forward(self, *scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tensor:

@@ -13,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 
 from sbert.functional import SIMILARITIES, check_similarity, cos_sim
 from sbert.inputs.arguments import check_choice
-from sbert.losses.checks import check_columns, check_several, check_temperature
+from sbert.losses.checks import check_columns, check_margin, check_several, check_temperature
 from sbert.losses.module import Data, LossModule
 
 # Rows scored at a time: with thousands of rows, all scores at once would take more memory than the model.
@@ -120,15 +120,13 @@ class MultipleNegativesRankingLoss(LossModule):
         if isinstance(contrast, str) or set(contrast) - set(_CONTRASTS) or len(set(contrast)) < len(contrast):
             raise ValueError(f"contrast={contrast!r}; pass a tuple of some of {', '.join(_CONTRASTS)}, each once")
         check_choice("hardness_mode", hardness_mode, ("all", "in_batch", "hard"))
-        if not 0 <= hardness < math.inf:
-            raise ValueError(f"hardness={hardness} is negative or not finite; pass 0 or more")
         self.temperature: float = check_temperature(temperature)
         self.similarity: str = check_similarity(similarity)
         self.symmetric: bool = symmetric
         self.guide_margin: float = guide_margin
         self.relative_margin: bool = relative_margin
         self.contrast: tuple[str, ...] = tuple(contrast)
-        self.hardness: float = hardness
+        self.hardness: float = check_margin(hardness, "hardness")
         self.hardness_mode: str = hardness_mode
 
     def forward(

@@ -55,6 +55,7 @@ def test_both_directions(name: str, tmp_path: Path) -> None:
 
 
 def test_old_keys_are_concatenated_in_their_order(tmp_path: Path) -> None:
+    """All are written, as text-embeddings-inference refuses a folder without them."""
     config = pooling("lasttoken", "mean_tokens", "max_tokens", "cls_token", "weightedmean_tokens")
     folder = layout("Pooling", **config)(tmp_path / "given")
     model = ours(folder)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -192,21 +191,6 @@ def test_training_says_it_once(bert: Path, tmp_path: Path) -> None:
     assert len(found) == 1
     assert len(list((tmp_path / "out").rglob("2_Dense"))) > 1
     model.save(tmp_path / "model")
-
-
-FLAGS = ("cls_token", "max_tokens", "mean_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
-
-
-@pytest.mark.filterwarnings(f"ignore:{WARNING}")
-@pytest.mark.parametrize("modes", ["cls", ["mean", "max"], ["max", "mean"], ["mean", "mean"]])
-def test_old_flags_of_pooling_are_always_there(bert: Path, tmp_path: Path, modes: str | list[str]) -> None:
-    """text-embeddings-inference refuses a folder without them."""
-    encoder(Transformer(bert), Pooling(modes)).save(tmp_path / "model")
-    config = json.loads((tmp_path / "model/1_Pooling/config.json").read_text())
-    true = {name for name in FLAGS if config[f"pooling_mode_{name}"]}
-    assert true == {"cls_token"} if modes == "cls" else {"mean_tokens", "max_tokens"} >= true >= {"mean_tokens"}
-    model = SentenceEncoder(tmp_path / "model", device="cpu")
-    assert list(model[1].modes) == ([modes] if isinstance(modes, str) else modes)
 
 
 def test_no_limit_is_not_written_as_null(tmp_path: Path) -> None:
