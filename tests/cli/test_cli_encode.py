@@ -126,26 +126,6 @@ def test_ray_gets_the_options(run: Run, monkeypatch: pytest.MonkeyPatch) -> None
     assert "cpus_per_actor" not in options
 
 
-# ------------------------------------------------------------------------------------------------------ outputs
-
-
-def test_parquet_with_columns(folder: Path, vectors: Any, run: Run) -> None:
-    from pyarrow import parquet
-
-    words = "corpus -o v.parquet --column body --keep id,body --precision float16".split()
-    assert run("encode", folder, *words) == (0, "v.parquet: 18 vectors of 16 float16\n", "")
-    table = parquet.read_table("v.parquet")
-    assert table["id"].to_pylist() == list(range(100, 118))
-    assert table["body"].to_pylist() == TEXTS
-    assert np.array_equal(np.array(table["vector"].to_pylist(), np.float16), vectors.astype(np.float16))
-
-
-def test_two_devices_write_what_one_does(folder: Path, vectors: Any, run: Run) -> None:
-    words = "corpus/ -o parts/ --column body --devices cpu,cpu".split()
-    assert run("encode", folder, *words) == (0, "parts/: 18 vectors of 16 float32\n", "")
-    assert np.abs(np.load("parts/vectors-00000.npy") - vectors).max() <= 1e-6
-
-
 # -------------------------------------------------------------------------------------------- status and merge
 
 

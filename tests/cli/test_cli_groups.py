@@ -160,12 +160,3 @@ def test_what_turns_the_order_of_letters_is_not_shown() -> None:
         assert one_line(f"a{chr(code)}b") == "ab"
     persian, family = "\u0645\u06cc\u200c\u062e", "\U0001f468\u200d\U0001f469"
     assert one_line(f"{persian} {family}") == f"{persian} {family}"
-
-
-def test_interrupted(folder: Path, texts: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(SentenceEncoder, "encode", interrupt)
-    for name in ("pairs", "cluster"):
-        assert run(name, folder, texts) == (130, "", "sbert: interrupted\n")

@@ -115,13 +115,6 @@ def test_of_many_points_one_text_stands_where_each_cluster_lies_densest() -> Non
     assert axis.get_xlabel() == ""  # They were laid out elsewhere.
 
 
-def test_vectors_are_laid_out() -> None:
-    vectors = np.eye(3, 5)[np.arange(9) % 3]
-    points = corpus_map(vectors).axes[0].collections[0].get_offsets()
-    assert points.shape == (9, 2)
-    assert len(np.unique(np.round(points, 3), axis=0)) == 3
-
-
 @pytest.mark.parametrize(
     ("draw", "message"),
     [

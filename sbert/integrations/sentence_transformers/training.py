@@ -94,10 +94,7 @@ def _config(args: Any, batches: int, chunk_tokens: int | None) -> TrainingConfig
     """Our settings of theirs, for a number of batches per epoch."""
     ours = {name: getattr(args, theirs) for theirs, name in _SAME.items()}
     total = args.max_steps if args.max_steps > 0 else args.num_train_epochs * batches / args.gradient_accumulation_steps
-    if args.max_steps > 0:
-        ours["steps"] = args.max_steps
-    else:
-        ours["epochs"] = args.num_train_epochs
+    ours |= {"steps": args.max_steps} if args.max_steps > 0 else {"epochs": args.num_train_epochs}
     if args.fp16:
         warn("fp16=True computes in bfloat16 here, which needs no scaling of the loss")
     warm = args.warmup_steps or args.warmup_ratio or 0
