@@ -467,10 +467,10 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
             recorded = self.write(folder, name or Path(path).name)
             if not create_model_card:
                 (folder / "README.md").unlink(missing_ok=True)
-        unread = saving.differences(list(self))
-        if unread is not None and unread != self._warned_of:
-            warn(f"not every program reads this model as it is: {unread}")
-        self._warned_of = unread
+        differences = saving.differences(list(self))
+        if differences is not None and differences != self._warned_of:
+            warn(f"not every program reads this model as it is: {differences}")
+        self._warned_of = differences
         self._reference = recorded
 
     def write(self, folder: Path, name: str) -> verification.Reference:

@@ -67,10 +67,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _shard(text: str) -> tuple[int, int]:
-    found = re.fullmatch(r"(\d+)/(\d+)", text)
-    if not found or int(found[1]) >= int(found[2]):
+    result = re.fullmatch(r"(\d+)/(\d+)", text)
+    if not result or int(result[1]) >= int(result[2]):
         raise argparse.ArgumentTypeError(f"{text!r} is not a valid shard; shards are counted from 0: 0/4, 1/4, ...")
-    return int(found[1]), int(found[2])
+    return int(result[1]), int(result[2])
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -76,7 +76,7 @@ def run(arguments: argparse.Namespace) -> None:
         ]
         for query, scores, indices in zip(queries, *hits, strict=True)
     ]
-    show(arguments, _lines(queries, results), (record for found in results for record in found))
+    show(arguments, _lines(queries, results), (record for hits in results for record in hits))
 
 
 def _hits(arguments: argparse.Namespace, queries: list[str], texts: list[str]) -> IndexHits:
@@ -177,13 +177,13 @@ def _understand(arguments: argparse.Namespace) -> list[str]:
 
 def _lines(queries: list[str], results: list[list[dict[str, Any]]]) -> Iterator[Line]:
     """One block per query, below the query if there are several."""
-    width = max((len(str(record["row"])) for found in results for record in found), default=1)
-    for before, (query, found) in enumerate(zip(queries, results, strict=True)):
+    width = max((len(str(record["row"])) for hits in results for record in hits), default=1)
+    for before, (query, hits) in enumerate(zip(queries, results, strict=True)):
         if before:
             yield Line("")
         if len(queries) > 1:
             yield Line("", query)
-        for record in found:
+        for record in hits:
             yield Line(f"{record['score']:8.4f}  {record['row']:>{width}}  ", record["text"])
-        if not found:
+        if not hits:
             yield Line("nothing found")

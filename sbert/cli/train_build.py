@@ -144,7 +144,7 @@ def _load(settings: Settings) -> Any:
 
 def _load_encoder(given: Settings) -> Any:
     from sbert.encoder import SentenceEncoder
-    from sbert.inputs.extras import needed
+    from sbert.inputs.extras import require
     from sbert.modules import Pooling, Transformer
 
     modules: list[Any] = [given["name"]]
@@ -155,7 +155,7 @@ def _load_encoder(given: Settings) -> Any:
         modules = [Transformer(folder), Pooling(given["pooling"])]
     model = SentenceEncoder(*modules, device=given.get("device"), dtype="float32")
     if "lora" in given:
-        with needed("model.lora", "peft", "adapters"):
+        with require("model.lora", "peft", "adapters"):
             from peft import LoraConfig
         model[0].auto_model.add_adapter(call(LoraConfig, **given["lora"]))
     return model

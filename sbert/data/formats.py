@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
-from sbert.inputs.extras import needed
+from sbert.inputs.extras import require
 
 Name = str | os.PathLike[str]
 
@@ -70,7 +70,7 @@ def open_bytes(path: Name) -> AbstractContextManager[Iterable[bytes]]:
         return nullcontext(sys.stdin.buffer)
     suffix = Path(path).suffix.lower()
     if suffix == ".zst":  # Arrow reads several frames and says if the last is cut short, which not every package does.
-        with needed(f"reading {path}", "pyarrow", "parquet"):
+        with require(f"reading {path}", "pyarrow", "parquet"):
             from pyarrow import input_stream
         return io.BufferedReader(input_stream(os.fspath(path), compression="zstd"))
     return gzip.open(path) if suffix == ".gz" else Path(path).open("rb")

@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Any
 
 from sbert.data.formats import DAMAGE, FORMATS, Name, check_exists, choose_format, open_bytes, read_lines
-from sbert.inputs.extras import needed
+from sbert.inputs.extras import require
 
 # Rows with their locations, for errors.
 Records = Iterator[tuple[str, dict[str, Any]]]
@@ -190,7 +190,7 @@ def open_parquet(path: Name) -> Iterator[Any]:
         ImportError: If pyarrow is not installed.
         ValueError: If the file is damaged.
     """
-    with needed(f"reading {path}", "pyarrow", "parquet"):
+    with require(f"reading {path}", "pyarrow", "parquet"):
         from pyarrow import ArrowException, BufferReader
         from pyarrow.parquet import ParquetFile
     try:

@@ -181,7 +181,7 @@ def _list_sets(root: Path) -> dict[str, Files]:
 
 
 def _list_splits(repository: Path) -> list[str]:
-    """The names of splits: the beginnings of the names of files with queries; none if this is no repository."""
+    """The names of splits, with which the names of the files of queries begin; none if this is no repository."""
     if not (repository / "corpus").is_dir() or not (repository / "queries").is_dir():
         return []
     return sorted({_split_of(path) for path in (repository / "queries").iterdir() if path.name.endswith(_ENDINGS)})

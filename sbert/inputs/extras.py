@@ -23,11 +23,11 @@ def missing(what: str, package: str, extra: str, otherwise: str = "") -> ImportE
 
 
 @contextmanager
-def needed(what: str, package: str, extra: str, otherwise: str = "") -> Iterator[None]:
+def require(what: str, package: str, extra: str, otherwise: str = "") -> Iterator[None]:
     """A block of imports from an optional package; if they fail, the error is that of ``missing``.
 
     Example:
-        >>> with needed("a plot", "matplotlib", "plot"):
+        >>> with require("a plot", "matplotlib", "plot"):
         ...     import no_such_module
         Traceback (most recent call last):
         ImportError: a plot needs matplotlib; run: pip install "sbert[plot]"

@@ -41,9 +41,9 @@ def load_encoder_once(model: str | None, **options: Any) -> SentenceEncoder:
         True
     """
     with _LOCK:
-        return _cached(model, tuple(sorted(options.items())))
+        return _load_once(model, tuple(sorted(options.items())))
 
 
 @lru_cache(maxsize=4)
-def _cached(model: str | None, options: tuple[tuple[str, Any], ...]) -> SentenceEncoder:
+def _load_once(model: str | None, options: tuple[tuple[str, Any], ...]) -> SentenceEncoder:
     return load_encoder(model, **dict(options))

@@ -37,7 +37,7 @@ from typing import Any
 import torch
 
 from sbert.data import Texts
-from sbert.inputs.extras import needed
+from sbert.inputs.extras import require
 from sbert.inputs.texts import rows_of
 from sbert.integrations.loading import load_encoder
 from sbert.vector_files.manifest import shard_of
@@ -143,7 +143,7 @@ def encode_files(
         ValueError: If two inputs have the same name, a path is a URI, a text is not a str, or the output was written
             with another model, with other settings or from other texts; or a file is damaged. The message names it.
     """
-    with needed("encoding with Ray", "ray[data]", "ray"):
+    with require("encoding with Ray", "ray[data]", "ray"):
         ray, util = import_module("ray"), import_module("ray.util")
     files = [file for path in inputs for file in _list_files(os.fspath(path), output)]
     targets = [target for _, target in files]

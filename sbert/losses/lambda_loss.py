@@ -41,8 +41,8 @@ def _difference(values: Tensor) -> Tensor:
 def _ndcg_loss2(ranking: Ranking) -> Tensor:
     inverse = 1 / ranking.discounts
     steps = F.pad(inverse[:-1] - inverse[1:], (1, 0))  # (documents,): for each difference of ranks
-    places = torch.arange(len(steps), device=steps.device)
-    return steps[(places[:, None] - places).abs()] * _difference(ranking.gains)
+    positions = torch.arange(len(steps), device=steps.device)
+    return steps[(positions[:, None] - positions).abs()] * _difference(ranking.gains)
 
 
 def _lambda_rank(ranking: Ranking) -> Tensor:

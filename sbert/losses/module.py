@@ -49,8 +49,8 @@ class LossModule(nn.Module):
 def is_model_like(value: object) -> bool:
     """Whether the value is a model that turns texts into vectors or scores, or a part of one, from any library."""
     # Not hasattr(value, "tokenizer"): reading this property may build a tokenizer.
-    places = (value, *type(value).__mro__[:-1]) if isinstance(value, nn.Module) else ()
-    return any("tokenizer" in vars(place) or hasattr(place, "save_pretrained") for place in places)
+    owners = (value, *type(value).__mro__[:-1]) if isinstance(value, nn.Module) else ()
+    return any("tokenizer" in vars(place) or hasattr(place, "save_pretrained") for place in owners)
 
 
 class Data(NamedTuple):

@@ -200,7 +200,7 @@ class WordEmbeddings(nn.Module):
         ids = (map(self._id, self._words(text)) for text in texts)
         return [[i for i in row if i is not None and i >= 0] for row in ids]
 
-    def left_out(self, texts: list[str], rows: list[list[int]]) -> int:
+    def count_left_out(self, texts: list[str], rows: list[list[int]]) -> int:
         """Number of words, except stop words, that ``tokenize`` has left out."""
         words = [word for text in texts for word in self._words(text)]
         count = len(words) - sum(map(len, rows))

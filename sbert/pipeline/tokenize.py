@@ -175,7 +175,7 @@ def count_unknown(
     around = trailing + (leading if prompt_tokens is None else prompt_tokens)
     tokens = sum(map(len, rows)) - around * len(rows)
     if hasattr(reader, "left_out"):
-        return reader.left_out(texts, rows), tokens
+        return reader.count_left_out(texts, rows), tokens
     number = getattr(reader, "unknown_id", None)
     unknown = 0 if number is None else sum(map(methodcaller("count", number), rows))
     return unknown, tokens - unknown

@@ -82,7 +82,7 @@ def _read_modules(folder: Path, options: ReadOptions) -> list[nn.Module]:
     with_weights = set()
     for values in entries:
         entry = JsonObject(values, path)
-        kind = find_class(entry.required("type", str), path)
+        kind = find_class(entry.require("type", str), path)
         where = inside(folder, entry.field("path", str, ""), path)
         module = find_codec(kind).read(where, options)
         if module.state_dict():

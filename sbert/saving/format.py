@@ -101,7 +101,7 @@ def _find_modules(folder: Path) -> set[PurePosixPath] | None:
     try:
         if (folder / MODULES).is_file():
             entries = [JsonObject(entry, folder / MODULES) for entry in read_json(folder / MODULES)]
-            paths = {PurePosixPath(entry.field("path", str, "")) for entry in entries if entry.required("type", str)}
+            paths = {PurePosixPath(entry.field("path", str, "")) for entry in entries if entry.require("type", str)}
             return paths and {PurePosixPath(), *paths}
         config = read_object(folder / _CONFIG)
     except (ValueError, TypeError):  # Also of what is no list of objects.

@@ -84,7 +84,7 @@ def read(path: Path) -> Reference | None:
     if not path.exists():
         return None
     recorded = read_object(path)
-    texts, rows = recorded.required("texts", list), recorded.required("vectors", list)
+    texts, rows = recorded.require("texts", list), recorded.require("vectors", list)
     try:
         vectors = np.array(rows, dtype=np.float32)
     except (TypeError, ValueError):

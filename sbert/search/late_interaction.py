@@ -98,5 +98,5 @@ class LateInteraction:
     def _tokens(self, texts: list[str], role: str) -> list[Tensor]:
         """The vectors (tokens, dim) of each text, of length 1."""
         prompt = with_role_prompt(self.model.prompts, role, {})
-        found = self.model.encode(texts, output_value="token_embeddings", show_progress_bar=False, **prompt)
-        return [F.normalize(tokens.float(), dim=1) for tokens in found]
+        result = self.model.encode(texts, output_value="token_embeddings", show_progress_bar=False, **prompt)
+        return [F.normalize(tokens.float(), dim=1) for tokens in result]

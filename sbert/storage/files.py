@@ -139,7 +139,7 @@ class JsonObject(dict[str, Any]):
             raise self.error(f"gives {key}={value!r} where {names} is expected")
         return value
 
-    def required(self, key: str, kind: type | tuple[type, ...]) -> Any:
+    def require(self, key: str, kind: type | tuple[type, ...]) -> Any:
         """The value of a key, which must exist and be of type ``kind``."""
         value = self.field(key, kind, None)
         if value is None:
@@ -148,7 +148,7 @@ class JsonObject(dict[str, Any]):
 
     def dimension(self, key: str) -> int:
         """The dimension of a key, which must be between 1 and 2^20."""
-        dim: int = self.required(key, int)
+        dim: int = self.require(key, int)
         if not 1 <= dim <= 2**20:
             raise self.error(f"gives {key}={dim} where 1 to {2**20} is expected")
         return dim

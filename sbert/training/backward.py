@@ -126,21 +126,21 @@ def _tokenize(
     """
     # By head, each unique text, how often it has occurred in its row before, and its index.
     groups: dict[tuple[str, int | None], dict[tuple[Any, int], int]] = {}
-    places: list[tuple[tuple[str, int | None], int]] = []
+    slots: list[tuple[tuple[str, int | None], int]] = []
     for row in rows:
         seen: list[tuple[Any, Any]] = []
         for head, text in zip(heads * len(row) if len(heads) == 1 else heads, row, strict=True):
             group = groups.setdefault(head, {})
             number = seen.count((head, text)) if deduplicate else len(group)
             seen.append((head, text))
-            places.append((head, group.setdefault((text, number), len(group))))
+            slots.append((head, group.setdefault((text, number), len(group))))
     parts, starts, start = [], {}, 0
     for head, group in groups.items():
         # A cross-encoder takes no maximum length.
         parts.append(model.tokens(list(map(itemgetter(0), group)), *head[: 1 + bool(head[1])]))
         starts[head] = start
         start += len(group)
-    positions = np.array([starts[head] + place for head, place in places])
+    positions = np.array([starts[head] + place for head, place in slots])
     return parts[0] if len(parts) == 1 else Tokens.join(parts), positions
 
 

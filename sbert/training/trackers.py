@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from sbert.inputs.extras import needed
+from sbert.inputs.extras import require
 from sbert.training.callbacks import Callback, Progress, State
 
 
@@ -49,7 +49,7 @@ class TensorBoard(_Figures):
     def log(self, figures: dict[str, float], progress: Progress) -> None:
         """Write figures of this step."""
         if self._writer is None:
-            with needed("TensorBoard()", "tensorboard", "tensorboard"):
+            with require("TensorBoard()", "tensorboard", "tensorboard"):
                 from torch.utils.tensorboard import SummaryWriter
             folder = self.folder or os.fspath((progress.folder or Path()) / "tensorboard")
             # After a resume, steps that run again replace those after the checkpoint.
@@ -107,7 +107,7 @@ class WandB(_WithRun):
     def log(self, figures: dict[str, float], progress: Progress) -> None:
         """Send figures of this step."""
         if self._run is None:
-            with needed("WandB()", "wandb", "wandb"):
+            with require("WandB()", "wandb", "wandb"):
                 import wandb
             same = {} if self._id is None else {"id": self._id, "resume": "allow"}
             self._run = wandb.init(config=dict(progress.settings), **{**self.options, **same})
@@ -134,7 +134,7 @@ class MLflow(_WithRun):
     def log(self, figures: dict[str, float], progress: Progress) -> None:
         """Send figures of this step."""
         if self._run is None:
-            with needed("MLflow()", "mlflow", "mlflow"):
+            with require("MLflow()", "mlflow", "mlflow"):
                 import mlflow
             same = {} if self._id is None else {"run_id": self._id}
             started = mlflow.start_run(**{**self.options, **same})

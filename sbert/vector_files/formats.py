@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from sbert.inputs.extras import needed
+from sbert.inputs.extras import require
 from sbert.inputs.vectors import Array
 from sbert.storage.atomic import flush_entry, replacing_file
 from sbert.storage.files import UnreadableError, one_line
@@ -92,7 +92,7 @@ class Parquet:
     head: bytes = b""
 
     def __init__(self, dim: int, dtype: np.dtype[np.generic], keep: tuple[str, ...]) -> None:
-        with needed("writing Parquet", "pyarrow", "parquet"):
+        with require("writing Parquet", "pyarrow", "parquet"):
             import pyarrow
             import pyarrow.parquet
         if VECTOR in keep:

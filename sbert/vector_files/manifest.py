@@ -72,11 +72,11 @@ class Ending:
     last: bool
 
 
-def check_header(path: Path, found: Header, expected: Header) -> None:
+def check_header(path: Path, result: Header, expected: Header) -> None:
     """Raise a ValueError that names the first difference between what a file was written with and this call."""
-    for key in {**expected, **found}:
-        if key not in found or key not in expected or found[key] != expected[key]:
-            before, now = (repr(each.get(key))[:60] for each in (found, expected))
+    for key in {**expected, **result}:
+        if key not in result or key not in expected or result[key] != expected[key]:
+            before, now = (repr(each.get(key))[:60] for each in (result, expected))
             reason = f"was written with {key}={before}, and this call has {now}"
             raise UnreadableError(path, reason, f"make the same call, or {REMEDY}")
 

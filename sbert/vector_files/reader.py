@@ -179,21 +179,21 @@ class Columns:
 
         if name in self._given:
             return array(values, self._given[name])
-        found = array(values)
-        if getattr(found.type, "unit", "") == "us":
+        result = array(values)
+        if getattr(result.type, "unit", "") == "us":
             lost = [value for value in values if getattr(value, "nanosecond", getattr(value, "nanoseconds", 0))]
             if lost:
                 raise ValueError(f"{lost[0]!r} has nanoseconds; pass an array of NumPy")
-        kind = self._types.get(name, found.type)
+        kind = self._types.get(name, result.type)
         if name not in self._large:
-            schemas = [schema([(name, each)]) for each in (kind, found.type)]
+            schemas = [schema([(name, each)]) for each in (kind, result.type)]
             kind = unify_schemas(schemas, promote_options="permissive").field(name).type
-        found = found.cast(kind)
+        result = result.cast(kind)
         if types.is_integer(kind):
-            limits = compute.min_max(found).as_py().values()
+            limits = compute.min_max(result).as_py().values()
             self._large |= {name} if any(abs(limit or 0) > 1 << 53 for limit in limits) else set()
         self._types[name] = kind
-        return found
+        return result
 
 
 @contextmanager

@@ -111,7 +111,7 @@ def write(
 
 def _write_files(make: Any, path: Path, reader: Reader, header: Header, report: Report, resume: bool) -> VectorFiles:
     """Write files of ``_FILE_ROWS`` rows to the folder of ``path``; without ``resume``, delete older ones first."""
-    for old in [] if resume else reversed(files_of(path)):  # The last one first: a killed call leaves no gap.
+    for old in [] if resume else reversed(files_of(path)):  # The last one first: a killed call leaves no hole.
         with open_manifest(old, resume=False):
             old.unlink(missing_ok=True)
     for number in count():

@@ -100,7 +100,7 @@ def _draw_evaluations(axis: Any, evaluations: list[Entry]) -> None:
         if best is not None and len(names) == 1:
             place = {"xytext": (0, 7), "textcoords": "offset points", "ha": "center"}
             axis.annotate(f"{best[1]:.4f}", best, color=color, fontsize=9, **place)
-    axis.margins(y=0.18)  # Room for the values above the points.
+    axis.margins(y=0.18)  # Space for the values above the points.
     axis.set_ylabel(names[0] if len(names) == 1 else "evaluation")
     if len(names) > 1:
         axis.legend(frameon=False)

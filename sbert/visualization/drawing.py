@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sbert.inputs.extras import needed
+from sbert.inputs.extras import require
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,7 +27,7 @@ def new_figure(path: str | os.PathLike[str] | None = None) -> Figure:
         >>> new_figure("curves.png").axes
         []
     """
-    with needed("a plot", "matplotlib", "plot"):
+    with require("a plot", "matplotlib", "plot"):
         import matplotlib.figure  # noqa: F401
     from sbert.visualization.figure import NotebookFigure
 

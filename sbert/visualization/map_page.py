@@ -52,11 +52,11 @@ def map_page(
         >>> "https" in page
         False
     """
-    places = check_vectors(points)
+    positions = check_vectors(points)
     if not len(texts):
         raise ValueError("there are no texts, so there is nothing to draw; pass at least one")
-    if places.shape != (len(texts), 2):
-        raise ValueError(f"points have shape {places.shape}; pass ({len(texts)}, 2), one point per text")
+    if positions.shape != (len(texts), 2):
+        raise ValueError(f"points have shape {positions.shape}; pass ({len(texts)}, 2), one point per text")
     clusters = np.full(len(texts), -1) if labels is None else np.asarray(labels)
     if clusters.shape != (len(texts),) or clusters.dtype.kind not in "iu" or clusters.min() < -1:
         raise ValueError(f"labels are {clusters!r:.60}; pass {len(texts)} integers, -1 for texts without cluster")
@@ -64,9 +64,9 @@ def map_page(
     names = [f"cluster {number + 1}" for number in range(count)] if names is None else list(names)
     if len(names) < count:
         raise ValueError(f"labels name {count} clusters, and names {len(names)}; pass one name per cluster")
-    low, high = places.min(0), places.max(0)
+    low, high = positions.min(0), positions.max(0)
     size = max(float((high - low).max()), 1e-12)
-    centred = (places - (low + high) / 2) * (2 / size)  # From -1 to 1.
+    centred = (positions - (low + high) / 2) * (2 / size)  # From -1 to 1.
     peaks = density_peaks(centred, clusters, len(names))
     if scattered := len(np.setdiff1d(clusters[clusters >= 0], np.flatnonzero(peaks >= 0))):
         are = "1 cluster is" if scattered == 1 else f"{scattered} clusters are"

@@ -11,7 +11,7 @@ import torch
 
 from sbert.functional import Vectors, directions
 from sbert.inputs.arguments import check_choice, warn
-from sbert.inputs.extras import missing, needed
+from sbert.inputs.extras import missing, require
 from sbert.inputs.vectors import vectors_of
 
 NAMES = {"tsne": "t-SNE", "pca": "PCA"}
@@ -116,12 +116,12 @@ def density_peaks(points: Vectors, labels: Labels, count: int) -> npt.NDArray[np
         >>> density_peaks([[0, 0], [0.1, 0], [0, 0.1], [5, 5], [9, 9]], [0, 0, 0, 1, -1], 3).tolist()
         [0, 3, -1]
     """
-    places, given = torch.from_numpy(check_vectors(points)), torch.as_tensor(np.asarray(labels))
+    positions, given = torch.from_numpy(check_vectors(points)), torch.as_tensor(np.asarray(labels))
     peaks = np.full(count, -1, np.int64)
     for label in sorted({*given.tolist()} - {-1}):
         own = torch.nonzero(given == label)[:, 0]
         tried = own[:: -(-len(own) // _TRIED)]
-        distances, nearest = torch.cdist(places[tried], places).topk(min(_NEAREST, len(own)), largest=False)
+        distances, nearest = torch.cdist(positions[tried], positions).topk(min(_NEAREST, len(own)), largest=False)
         distance = distances.mean(1)  # (tried,)
         distance[(given[nearest] == label).float().mean(1) <= 0.5] = torch.inf
         if distance.min().isfinite():
@@ -167,7 +167,7 @@ def _tsne(matrix: Coordinates, dims: int) -> Coordinates:
     """t-SNE of the directions of the vectors, initialized by their principal components, and so deterministic."""
     if len(matrix) < 4:
         raise ValueError(f"{len(matrix)} vectors are too few for t-SNE; pass method='pca'")
-    with needed("t-SNE", "scikit-learn", "plot", "pass method='pca'"):
+    with require("t-SNE", "scikit-learn", "plot", "pass method='pca'"):
         from sklearn.manifold import TSNE
     components = _pca(directions(torch.from_numpy(matrix)).numpy(), min(_COMPONENTS, max(dims, matrix.shape[1])))
     start = components[:, :dims] / max(float(components[:, 0].std()), 1e-12) * 1e-4

@@ -153,7 +153,7 @@ def _nanobeir(
     return evaluation.NanoBEIRSuite(folder, sets, similarity=similarity, **more)
 
 
-def _listed(similarity: str, **options: Any) -> evaluation.Evaluator:
+def _list_similarity(similarity: str, **options: Any) -> evaluation.Evaluator:
     for query, document in (("query_prompt_name", "query_prompt"), ("corpus_prompt_name", "document_prompt")):
         name = options.pop(query, None)
         options[document] = options.get(document) if name is None else name
@@ -184,7 +184,7 @@ KINDS = {
         "accuracy",
     ),
     "InformationRetrievalEvaluator": Kind(
-        _listed,
+        _list_similarity,
         "queries corpus relevant_docs=relevant corpus_chunk_size=block mrr_at_k=mrr_at ndcg_at_k=ndcg_at"
         " accuracy_at_k=accuracy_at precision_recall_at_k=precision_recall_at map_at_k=map_at show_progress_bar=-"
         f" batch_size=- {COMMON} score_functions=similarities main_score_function=main query_prompt query_prompt_name"

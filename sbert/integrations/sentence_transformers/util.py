@@ -31,14 +31,14 @@ def _search(queries: Any, corpus: Any, top_k: int = 10, similarity: str = "cosin
     ]
 
 
-def _mined(vectors: Any, **options: Any) -> list[list[Any]]:
+def _mine(vectors: Any, **options: Any) -> list[list[Any]]:
     return [list(pair) for pair in search.paraphrase_mining(rows(vectors), **options)]
 
 
-def _mined_texts(model: Any, sentences: Any, **options: Any) -> list[list[Any]]:
+def _mine_texts(model: Any, sentences: Any, **options: Any) -> list[list[Any]]:
     own = ("show_progress_bar", "batch_size", "truncate_dim", "prompt_name", "prompt")
     given = {name: value for name in own if (value := options.pop(name, None)) is not None}
-    return _mined(model.encode(sentences, **given), **options)
+    return _mine(model.encode(sentences, **given), **options)
 
 
 def _communities(vectors: Any, **options: Any) -> list[list[int]]:
@@ -68,7 +68,7 @@ def _negatives(
     return Dataset.from_list([{columns.get(name, name): text for name, text in row.items()} for row in mined])
 
 
-def _quantized(embeddings: Any, precision: str, ranges: Any = None, calibration: Any = None) -> Any:
+def _quantize(embeddings: Any, precision: str, ranges: Any = None, calibration: Any = None) -> Any:
     vectors = rows(embeddings).cpu().numpy()
     if precision == "float32":
         return vectors.astype(np.float32)
@@ -86,9 +86,9 @@ _SEARCH = Form(
 FORMS = {
     "semantic_search": _SEARCH,
     "information_retrieval": _SEARCH,
-    "paraphrase_mining_embeddings": Form(_mined, f"embeddings=vectors {_MINING}", {"similarity": "cosine"}),
+    "paraphrase_mining_embeddings": Form(_mine, f"embeddings=vectors {_MINING}", {"similarity": "cosine"}),
     "paraphrase_mining": Form(
-        _mined_texts,
+        _mine_texts,
         f"model sentences show_progress_bar batch_size {_MINING} truncate_dim prompt_name prompt",
         {"similarity": "cosine"},
     ),
@@ -102,7 +102,7 @@ FORMS = {
         " sampling_strategy=strategy output_format=form batch_size=- faiss_batch_size=- use_faiss=- verbose=-",
         {"negatives": 3},
     ),
-    "quantize_embeddings": Form(_quantized, "embeddings precision ranges calibration_embeddings=calibration"),
+    "quantize_embeddings": Form(_quantize, "embeddings precision ranges calibration_embeddings=calibration"),
 }
 globals().update(factories(FORMS))
 

@@ -134,11 +134,11 @@ class _Workers:
 
     Args:
         folder: What the broker reads.
-        places: For each worker its device, its number of threads, and its cores.
+        placements: For each worker its device, its number of threads, and its cores.
         opened: What is closed with the workers.
     """
 
-    def __init__(self, folder: Path, places: list[Place], opened: ExitStack) -> None:
+    def __init__(self, folder: Path, placements: list[Place], opened: ExitStack) -> None:
         self._folder, self._opened, self._parent = folder, opened, os.getpid()
         self._lock = threading.RLock()  # A pool may be freed, and thereby closed, at any line of its own threads.
         self._numbers = count()
@@ -146,8 +146,8 @@ class _Workers:
         self._ended = False
         flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
         flags += ["-W", "ignore:resource_tracker"]  # Semaphores of workers that were ended at once.
-        method = "fork" if FORKS and all(threads for _, threads, _ in places) else "spawn"
-        command = [os.fsdecode(get_executable()), *flags, "-c", PROGRAM, str(folder), json.dumps(places), method]
+        method = "fork" if FORKS and all(threads for _, threads, _ in placements) else "spawn"
+        command = [os.fsdecode(get_executable()), *flags, "-c", PROGRAM, str(folder), json.dumps(placements), method]
         self.broker: Popen[bytes] = Popen(command, stdin=PIPE, stdout=PIPE)  # noqa: S603  # This interpreter.
         threading.Thread(target=self._read, daemon=True).start()
 

@@ -44,11 +44,11 @@ _TOKENIZING = "TOKENIZERS_PARALLELISM"
 
 def main() -> NoReturn:
     """Have the orders done that arrive at standard input, until that ends: ``PROGRAM FOLDER PLACES METHOD``."""
-    folder, places, method = Path(sys.argv[1]), json.loads(sys.argv[2]), sys.argv[3]
+    folder, placements, method = Path(sys.argv[1]), json.loads(sys.argv[2]), sys.argv[3]
     orders, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # What modules print is no reply.
     warnings.filterwarnings("ignore", ".*fork", DeprecationWarning)  # Of the threads.
-    broker = _Broker(folder, places, method, replies)
+    broker = _Broker(folder, placements, method, replies)
     threading.Thread(target=broker.begin, daemon=True).start()
     try:
         while True:
@@ -61,8 +61,8 @@ def main() -> NoReturn:
 class _Broker:
     """The orders that wait, and the workers, each of which has a thread that waits for it."""
 
-    def __init__(self, folder: Path, places: list[Place], method: str, replies: BinaryIO) -> None:
-        self._folder, self._places, self._replies = folder, places, replies
+    def __init__(self, folder: Path, placements: list[Place], method: str, replies: BinaryIO) -> None:
+        self._folder, self._placements, self._replies = folder, placements, replies
         self._context: Any = multiprocessing.get_context(method)
         self._model: Any = None
         self._waiting: dict[int, tuple[bytes, str]] = {}
@@ -72,12 +72,12 @@ class _Broker:
     def begin(self) -> None:
         """Load the model, if workers are forks, and let each worker take orders."""
         if self._context.get_start_method() == "fork":
-            torch.set_num_threads(max(threads for _, threads, _ in self._places))
+            torch.set_num_threads(max(threads for _, threads, _ in self._placements))
             self._model = _load(self._folder)
             _prepare(self._model)
             gc.collect()
             gc.freeze()  # The collector would write to the memory that is shared.
-        for place in self._places:
+        for place in self._placements:
             threading.Thread(target=self._serve, args=(place,), daemon=True).start()
 
     def put(self, number: int, order: bytes | None, what: str) -> None:

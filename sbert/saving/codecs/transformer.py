@@ -80,7 +80,7 @@ def _base_of(folder: Path, resolve: Callable[[str], Path]) -> Path:
     path = folder / "adapter_config.json"
     if not path.exists():
         return folder
-    name = read_object(path).required("base_model_name_or_path", str)
+    name = read_object(path).require("base_model_name_or_path", str)
     if name.startswith("."):
         reason = f"names the base model {name!r}, which depends on the working directory"
         raise UnreadableError(path, reason, "write an absolute path, or the name of a model on the hub")

@@ -53,10 +53,10 @@ def _write_static(module: StaticEmbedding, folder: Path, _: int) -> None:
 
 def _read_words(folder: Path, _: ReadOptions) -> WordEmbeddings:
     config, vocabulary = read_object(folder / WORDS_CONFIG), read_object(folder / WORDS_VOCABULARY)
-    tokenizer = config.required("tokenizer_class", str)
+    tokenizer = config.require("tokenizer_class", str)
     if tokenizer.rpartition(".")[2] != "WhitespaceTokenizer":
         raise config.error(f"names the tokenizer {tokenizer!r}, which is not supported", "use another model")
-    words = vocabulary.required("vocab", list)
+    words = vocabulary.require("vocab", list)
     stop_words = vocabulary.field("stop_words", list, [])
     if not all(isinstance(word, str) for word in [*words, *stop_words]):
         raise vocabulary.error("lists words that are not strings")

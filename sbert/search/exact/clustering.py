@@ -20,7 +20,7 @@ from sbert.inputs.arguments import (
     known_arguments,
     whole,
 )
-from sbert.inputs.extras import needed
+from sbert.inputs.extras import require
 from sbert.inputs.texts import rows_of
 from sbert.search.exact.scores import Prefilter, Rows, just_below, pairs_above, prepare, scores_above
 from sbert.search.exact.semantic_search import in_memory
@@ -180,7 +180,7 @@ def cluster(
 def _sklearn_labels(
     units: npt.NDArray[np.float64], method: str, clusters: int | None, threshold: float | None, seed: int
 ) -> npt.NDArray[np.int64]:
-    with needed(f"method={method!r}", "scikit-learn", "cluster", "pass 'community'"):
+    with require(f"method={method!r}", "scikit-learn", "cluster", "pass 'community'"):
         from sklearn.cluster import AgglomerativeClustering, KMeans
     if len(units) < 2:
         return np.zeros(len(units), np.int64)

@@ -164,9 +164,9 @@ def scores_of_rows(
         unique, positions = np.unique(rows[part], return_inverse=True)
         blocks = Blocks(asked[low : low + _QUERIES], whole[unique], None, ranges, ranges_optional=True, name=name)
         some = prepare(blocks.queries, "queries", similarity, exact=True)
-        found = prepare(torch.cat([some.values[:0], *(values for _, values in blocks)]), name, similarity)
+        result = prepare(torch.cat([some.values[:0], *(values for _, values in blocks)]), name, similarity)
         row_ids, asked_ids = (torch.from_numpy(ids).to(blocks.device) for ids in (positions, query_ids[part] - low))
-        scores[part] = pair_scores(some, found, row_ids, asked_ids).cpu().numpy()
+        scores[part] = pair_scores(some, result, row_ids, asked_ids).cpu().numpy()
     return scores
 
 

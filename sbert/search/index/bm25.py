@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sbert.inputs.arguments import check_choice, check_count, known_arguments
-from sbert.inputs.extras import needed
+from sbert.inputs.extras import require
 from sbert.inputs.texts import rows_of
 from sbert.search.index.files import Id, Ids, Kind, Mask, append_block, join_blocks, read_json, write_strings
 from sbert.search.index.index import IndexHits
@@ -329,7 +329,7 @@ def terms_of(texts: Iterable[str], language: str | None) -> Iterator[list[str]]:
     """
     if language is None:
         return map(words_of, texts)
-    with needed(f"language={language!r}", "bm25s and PyStemmer", "search", "pass language=None"):
+    with require(f"language={language!r}", "bm25s and PyStemmer", "search", "pass language=None"):
         import Stemmer
         from bm25s import stopwords
     stemmed = Stemmer.algorithms()

@@ -72,7 +72,7 @@ class Kind(NamedTuple):
         """
 
         def read_once() -> T:
-            described = self._described(folder)
+            described = self._describe(folder)
             for name, (size, expected) in described["files"].items():
                 actual = (folder / name).stat().st_size if (folder / name).is_file() else None
                 if actual != size:
@@ -84,7 +84,7 @@ class Kind(NamedTuple):
 
         return read_whole(folder, read_once)
 
-    def _described(self, folder: Path) -> dict[str, Any]:
+    def _describe(self, folder: Path) -> dict[str, Any]:
         """The content of index.json, verified."""
         if not folder.is_dir():
             raise FileNotFoundError(f"{folder} is not a folder; pass the folder of a saved index")

@@ -273,7 +273,7 @@ class HybridIndex:
         with self._locks[os.getpid()]:
             with self._documents.transaction():
                 loaded = self._follow(lexical=by != "dense")
-            allowed = loaded.allowed(where)
+            allowed = loaded.find_allowed(where)
             hits = []
             deepest = max(depth, CANDIDATES) if by == "hybrid" else depth
             if by != "dense" and loaded.bm25 is not None:

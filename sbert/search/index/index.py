@@ -15,7 +15,7 @@ from torch import Tensor
 
 from sbert.functional import Vectors, check_similarity, directions
 from sbert.inputs.arguments import check_choice, check_count, check_positive, known_arguments
-from sbert.inputs.extras import needed
+from sbert.inputs.extras import require
 from sbert.pipeline.quantization import PRECISIONS, check_coding, check_ranges, quantize
 from sbert.search.exact.scores import Hits
 from sbert.search.exact.semantic_search import Blocks, in_memory, open_corpus, rescore_hits, search_blocks
@@ -354,5 +354,5 @@ def check_backend(backend: str, similarity: str) -> Any:
     if similarity not in _METRICS[backend]:
         raise ValueError(f"backend={backend!r} does not support similarity={similarity!r}; pass backend='exact'")
     package, module = _PACKAGES[backend]
-    with needed(f"backend={backend!r}", package, "search"):
+    with require(f"backend={backend!r}", package, "search"):
         return import_module(module)

@@ -128,7 +128,7 @@ class Passages:
         """Shape: (passages, dim)."""
         return self._vectors[: len(self.spans)]
 
-    def allowed(self, where: Where | None) -> Mask | None:
+    def find_allowed(self, where: Where | None) -> Mask | None:
         """Which documents have the metadata, (documents,); None for all."""
         if where is None:
             return None

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from sbert.distributed.ranks import Ranks
-from sbert.inputs.extras import needed
+from sbert.inputs.extras import require
 from sbert.losses.signature import Loss
 from sbert.modules import Transformer
 from sbert.training.config import TrainingConfig
@@ -243,7 +243,7 @@ def _create(config: TrainingConfig, groups: list[dict[str, Any]]) -> torch.optim
         return torch.optim.Adafactor(groups)
     betas, eps = config.betas or (0.9, 0.999), 1e-8 if config.eps is None else config.eps
     if config.optimizer == "adamw_8bit":
-        with needed("optimizer='adamw_8bit'", "bitsandbytes", "bitsandbytes"):
+        with require("optimizer='adamw_8bit'", "bitsandbytes", "bitsandbytes"):
             from bitsandbytes.optim import AdamW8bit
         eight_bits: torch.optim.Optimizer = AdamW8bit(groups, betas=betas, eps=eps)
         return eight_bits
