@@ -174,7 +174,7 @@ def count_unknown(
     leading, trailing = reader.special_tokens
     around = trailing + (leading if prompt_tokens is None else prompt_tokens)
     tokens = sum(map(len, rows)) - around * len(rows)
-    if hasattr(reader, "left_out"):
+    if hasattr(reader, "count_left_out"):
         return reader.count_left_out(texts, rows), tokens
     number = getattr(reader, "unknown_id", None)
     unknown = 0 if number is None else sum(map(methodcaller("count", number), rows))

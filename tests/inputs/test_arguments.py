@@ -48,7 +48,7 @@ def test_every_extra_holds_what_it_is_named_for() -> None:
     root = Path(__file__).parent.parent.parent
     extras = dict(re.findall(r"^(\w+) = (\[.*\])$", (root / "pyproject.toml").read_text("utf-8"), re.MULTILINE))
     sources = "".join(path.read_text(encoding="utf-8") for path in (root / "sbert").rglob("*.py"))
-    named = re.findall(r'(?:missing|needed)\([^,]+, "?([\w-]+)"?, "(\w+)"', sources)
+    named = re.findall(r'(?:missing|require)\([^,]+, "?([\w-]+)"?, "(\w+)"', sources)
     assert len(named) >= 8
     for package, extra in named:
         assert package == "package" or f'"{package}"' in extras[extra]
