@@ -139,14 +139,14 @@ class ListMLELoss(ListLoss):
     def forward(self, *scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tensor:
         matrix, labels, mask = self.check_lists(scores, labels, mask)
         order = labels.masked_fill(~mask, -torch.inf).argsort(dim=1, descending=True, stable=True)
-        counts, places = mask.sum(1, keepdim=True), torch.arange(1, matrix.shape[1] + 1, device=matrix.device)
-        documents = places <= counts  # (queries, documents): padding last
+        counts, positions = mask.sum(1, keepdim=True), torch.arange(1, matrix.shape[1] + 1, device=matrix.device)
+        documents = positions <= counts  # (queries, documents): padding last
         ordered = matrix.gather(1, order)
         remaining = ordered.masked_fill(~documents, torch.finfo(ordered.dtype).min).flip(1).logcumsumexp(1).flip(1)
         weights = documents.to(ordered.dtype)
         if self.position_aware:
             # Divided by 2^n, which no power exceeds.
-            weights = weights * (torch.exp2(-places.to(ordered.dtype)) - torch.exp2(-counts.to(ordered.dtype)))
+            weights = weights * (torch.exp2(-positions.to(ordered.dtype)) - torch.exp2(-counts.to(ordered.dtype)))
             weights = weights / weights.sum(1, keepdim=True).clamp(min=torch.finfo(ordered.dtype).tiny)
         return (weights * (remaining - ordered).masked_fill(~documents, 0)).sum(1).mean()
 

@@ -30,7 +30,7 @@ def for_trainer(make: Callable[..., Any]) -> Callable[..., Any]:
     """A function that makes a loss, and leaves what the trainer needs in its ``for_trainer``."""
 
     @wraps(make)
-    def made(
+    def make_loss(
         model: Any, chunk: int | None = None, chunk_tokens: int | None = None, guide: Any = None, **more: Any
     ) -> nn.Module:
         loss: nn.Module = make(**more)
@@ -39,7 +39,7 @@ def for_trainer(make: Callable[..., Any]) -> Callable[..., Any]:
         loss.for_trainer = {name: value for name, value in needed.items() if value is not None}  # type: ignore[assignment]
         return loss
 
-    return made
+    return make_loss
 
 
 def settings(loss: Any) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def settings(loss: Any) -> dict[str, Any]:
     return {name: value for one in inner for name, value in getattr(one, "for_trainer", {}).items()}
 
 
-def _guided(anchors: bool = True, positives: bool = True, strategy: str = "absolute", **options: Any) -> nn.Module:
+def _with_guide(anchors: bool = True, positives: bool = True, strategy: str = "absolute", **options: Any) -> nn.Module:
     both = {"anchor-anchor": anchors, "positive-positive": positives}
     contrast = [name for name, wanted in both.items() if wanted]
     return losses.MultipleNegativesRankingLoss(contrast=contrast, relative_margin=strategy == "relative", **options)
@@ -92,8 +92,8 @@ FORMS = {
     "CachedMultipleNegativesSymmetricRankingLoss": _form(
         _Ranking, _SCALED + _CHUNKS + _GATHER, symmetric=True, chunk=32
     ),
-    "GISTEmbedLoss": _form(_guided, _GUIDED + _CONTRAST + _GATHER, temperature=0.01),
-    "CachedGISTEmbedLoss": _form(_guided, _GUIDED + _CHUNKS + _CONTRAST + _GATHER, temperature=0.01, chunk=32),
+    "GISTEmbedLoss": _form(_with_guide, _GUIDED + _CONTRAST + _GATHER, temperature=0.01),
+    "CachedGISTEmbedLoss": _form(_with_guide, _GUIDED + _CHUNKS + _CONTRAST + _GATHER, temperature=0.01, chunk=32),
     "TripletLoss": _form(losses.TripletLoss, "distance_metric=distance triplet_margin=margin", margin=5.0),
     "ContrastiveLoss": _form(losses.ContrastiveLoss, f"{_DISTANCE} size_average!"),
     "OnlineContrastiveLoss": _form(losses.OnlineContrastiveLoss, _DISTANCE),
