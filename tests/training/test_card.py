@@ -80,6 +80,6 @@ def test_a_model_that_was_not_trained_here_says_nothing_of_training(tmp_path: Pa
 
 @pytest.mark.parametrize("text", ["x" * 500, "a\tb\nc", "<!-- -->", "| --- |", "\\| \\`", "문장 \u2028 line"])
 def test_cells_stay_in_their_table(text: str) -> None:
-    found = cell(text)
-    assert not {"|", "\n", "<", "`"} & set(found)
-    assert len(text) < 500 or found.endswith("…")
+    result = cell(text)
+    assert not {"|", "\n", "<", "`"} & set(result)
+    assert len(text) < 500 or result.endswith("…")
