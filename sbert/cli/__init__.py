@@ -47,7 +47,7 @@ it has checked that they belong together. ``--ray`` encodes Parquet files on a R
 
 ## What the commands remember
 
-``sbert search`` stores the vectors of ``texts.txt`` in ``texts.txt.sbert-vectors``. It encodes again only if texts,
+``sbert search`` stores the vectors of ``texts.txt`` in the user's cache. It encodes again only if texts,
 model, options, versions or the processor have changed, or if the vectors are damaged; ``--no-cache`` stores nothing.
 
 ## Is this machine used well?
