@@ -15,9 +15,9 @@ Each backend is one file with one class: ``supports`` gives the reason why it ca
 batch. ``sbert.backends.state`` lists them in order of preference and has one ``ModelState`` per network: what was
 chosen for it, and copies of its weights until they change. Each backend is compared with the padded module before its
 first use, ``fused`` again after the weights change; if the vectors differ, the next one runs. An architecture is one
-entry of ``sbert.backends.layers``, which says what its layers are made of: a norm before or after, layer or RMS norms,
-absolute or rotary positions or a position bias, gated or plain feed-forward networks, shared heads, causal attention, a
-local window.
+entry of ``sbert.backends.architectures``, which says what its layers are made of: a norm before or after, layer or RMS
+norms, absolute or rotary positions or a position bias, gated or plain feed-forward networks, shared heads, causal
+attention, a local window.
 
 ``sbert doctor MODEL`` says in words what was chosen on this machine, and why every other backend was not:
 

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from sbert.backends.layers import Activation, Backbone, Layer, describe
+from sbert.backends.architectures import Activation, Backbone, Layer, describe
 from sbert.backends.linear import Product, filler, matrix_product, uses_onednn
 from sbert.backends.network import ALL_HOOKS, has_hooks, walk
 from sbert.backends.packed import positions

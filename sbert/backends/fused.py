@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sbert.backends.architectures import Backbone, Layer, OfLength, describe
 from sbert.backends.attention import attend
-from sbert.backends.layers import Backbone, Layer, OfLength, describe
 from sbert.backends.linear import choose_layout, filler, linear
 from sbert.backends.network import has_hooks
 from sbert.backends.packed import positions

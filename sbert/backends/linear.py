@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sbert.backends.layers import GELU, Activation
+from sbert.backends.architectures import GELU, Activation
 
 # Number of tokens for which oneDNN lays out weights; any number works.
 _EXPECTED_TOKENS = 1024

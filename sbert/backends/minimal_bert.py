@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sbert.backends import huggingface
-from sbert.backends.layers import ACTIVATIONS
+from sbert.backends.architectures import ACTIVATIONS
 from sbert.storage.files import check_files, is_failure
 from sbert.storage.weight_files import check_ids
 

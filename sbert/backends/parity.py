@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from sbert.backends.layers import describe
+from sbert.backends.architectures import describe
 from sbert.backends.network import ALL_HOOKS, position_limit, vocab_size
 from sbert.backends.padded import Backend, Padded
 from sbert.batch import TokenBatch

@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from itertools import chain, islice, zip_longest
 from pathlib import Path
 from tokenize import TokenError
 from typing import Any, BinaryIO, Protocol
@@ -24,18 +25,41 @@ from sbert.vector_files.reader import one_type
 VECTOR = "vector"
 # How types of a column in several tables become one.
 _PROMOTED: dict[str, Any] = {"promote_options": "permissive"}
+# Stripes of a row group of Parquet.
+_STRIPES = 32
 
 
 class Format(Protocol):
-    """How parts are appended to a partial file, and how that becomes the output."""
+    """How parts are appended to a partial file, how that becomes the output, and how outputs are read and joined.
+
+    Args:
+        dim: Number of values of a vector.
+        dtype: Dtype of the vectors.
+        keep: Names of the columns beside them, for a format that ``has_columns``.
+    """
 
     head: bytes  # What precedes the parts.
+    has_columns: bool
+
+    def __init__(self, dim: int, dtype: np.dtype[np.generic], keep: tuple[str, ...]) -> None: ...
 
     def block(self, vectors: Array, columns: list[Any]) -> memoryview:
         """The bytes of a part."""
 
     def complete(self, manifest: Manifest) -> AbstractContextManager[Path]:
         """A context with the path of the complete file, which is renamed to that of the output when it ends."""
+
+    @staticmethod
+    def shape(path: Path) -> tuple[int, int, np.dtype[np.generic]]:
+        """Number of rows, dim and dtype of a file."""
+
+    @staticmethod
+    def read(path: Path) -> Iterator[Array]:
+        """The vectors of a file a part at a time. Shape: (rows, dim) each."""
+
+    @staticmethod
+    def join(shards: list[Path], whole: Path, stripe: int) -> None:
+        """Write the rows of shards to one file: ``stripe`` rows of each in turn."""
 
 
 # ---------------------------------------------------------------------------------------------------- .npy
@@ -47,9 +71,12 @@ class Npy:
     Args:
         dim: Number of columns.
         dtype: Dtype of the rows.
+        keep: Names of other columns: none.
     """
 
-    def __init__(self, dim: int, dtype: np.dtype[np.generic]) -> None:
+    has_columns = False
+
+    def __init__(self, dim: int, dtype: np.dtype[np.generic], keep: tuple[str, ...]) -> None:  # noqa: ARG002
         self.dim, self.dtype = dim, dtype
         self.head: bytes = npy_header(0, dim, dtype)
 
@@ -67,6 +94,24 @@ class Npy:
         yield manifest.partial
         os.replace(manifest.partial, manifest.output)
         flush_entry(manifest.output.parent)
+
+    @staticmethod
+    def shape(path: Path) -> tuple[int, int, np.dtype[np.generic]]:
+        return *map_file(path).shape, map_file(path).dtype
+
+    @staticmethod
+    def read(path: Path) -> Iterator[Array]:
+        """The whole file, mapped into memory."""
+        yield map_file(path)
+
+    @staticmethod
+    def join(shards: list[Path], whole: Path, stripe: int) -> None:
+        vectors = VectorFiles(shards)
+        stripes = [np.split(part, range(stripe, len(part), stripe)) for part in vectors.parts()]
+        with replacing_file(whole) as file:
+            file.write(npy_header(*vectors.shape, vectors.dtype))
+            for rows in _in_turn(stripes):
+                file.write(np.ascontiguousarray(rows, vectors.dtype).data)
 
 
 def npy_header(rows: int, dim: int, dtype: np.dtype[np.generic]) -> bytes:
@@ -90,6 +135,7 @@ class Parquet:
     """
 
     head: bytes = b""
+    has_columns = True
 
     def __init__(self, dim: int, dtype: np.dtype[np.generic], keep: tuple[str, ...]) -> None:
         with require("writing Parquet", "pyarrow", "parquet"):
@@ -121,7 +167,7 @@ class Parquet:
             with one_type("a column"):
                 schemas = [empty.schema, *(each.schema for each in self._tables(manifest))]
                 schema = self._arrow.unify_schemas(schemas, **_PROMOTED)
-                write_parquet(file, schema, (table.cast(schema) for table in self._tables(manifest)))
+                _write_parquet(file, schema, (table.cast(schema) for table in self._tables(manifest)))
             file.flush()
             yield Path(file.name)
         manifest.partial.unlink()
@@ -133,8 +179,63 @@ class Parquet:
                 yield self._arrow.ipc.open_stream(file.read(part.end - start)).read_all()
                 start = part.end
 
+    @staticmethod
+    def shape(path: Path) -> tuple[int, int, np.dtype[np.generic]]:
+        from pyarrow.parquet import ParquetFile
 
-def write_parquet(file: BinaryIO, schema: Any, tables: Iterable[Any]) -> None:
+        with ParquetFile(path) as file:
+            kind = file.schema_arrow.field(VECTOR).type
+            return file.metadata.num_rows, kind.list_size, np.dtype(kind.value_type.to_pandas_dtype())
+
+    @staticmethod
+    def read(path: Path) -> Iterator[Array]:
+        """A row group at a time."""
+        from pyarrow.parquet import ParquetFile
+
+        with ParquetFile(path) as file:
+            dim = file.schema_arrow.field(VECTOR).type.list_size
+            for group in range(file.num_row_groups):
+                column = file.read_row_group(group, [VECTOR])[VECTOR].combine_chunks()
+                yield column.flatten().to_numpy().reshape(-1, dim)
+
+    @staticmethod
+    def join(shards: list[Path], whole: Path, stripe: int) -> None:
+        from pyarrow import concat_tables, unify_schemas
+        from pyarrow.parquet import ParquetFile
+
+        with ExitStack() as opened:
+            files = [opened.enter_context(ParquetFile(each, buffer_size=1 << 20, pre_buffer=False)) for each in shards]
+            schema = unify_schemas([file.schema_arrow for file in files], **_PROMOTED)
+            stripes = _in_turn([_stripes(file, stripe, schema) for file in files])
+            groups = iter(lambda: list(islice(stripes, _STRIPES)), [])
+            with replacing_file(whole) as output:
+                _write_parquet(output, schema, (concat_tables(group).combine_chunks() for group in groups))
+
+
+# The format of each suffix.
+FORMATS: dict[str, type[Format]] = {".npy": Npy, ".parquet": Parquet}
+
+
+def _in_turn(shards: list[Any]) -> Iterator[Any]:
+    """The stripes of shards in the order of the texts."""
+    return (rows for rows in chain.from_iterable(zip_longest(*shards)) if rows is not None)
+
+
+def _stripes(file: Any, stripe: int, schema: Any) -> Iterator[Any]:
+    """The rows of a Parquet file, a stripe at a time."""
+    from pyarrow import Table, concat_tables
+
+    waiting = schema.empty_table()
+    for batch in file.iter_batches(batch_size=stripe):
+        waiting = concat_tables([waiting, Table.from_batches([batch]).cast(schema)])
+        while waiting.num_rows >= stripe:
+            yield waiting.slice(0, stripe)
+            waiting = waiting.slice(stripe)
+    if waiting.num_rows:
+        yield waiting
+
+
+def _write_parquet(file: BinaryIO, schema: Any, tables: Iterable[Any]) -> None:
     """Write tables as row groups. Values of vectors hardly repeat, and need no dictionary and no statistics."""
     from pyarrow.parquet import ParquetWriter
 
@@ -157,7 +258,7 @@ class VectorFiles:
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self.paths: tuple[Path, ...] = tuple(paths)
-        shapes = [_shape_of(path) for path in self.paths]
+        shapes = [FORMATS[path.suffix].shape(path) for path in self.paths]
         self.rows: list[int] = [rows for rows, _, _ in shapes]
         self.shape: tuple[int, int] = sum(self.rows), shapes[0][1]
         self.dtype: np.dtype[np.generic] = shapes[0][2]
@@ -169,17 +270,9 @@ class VectorFiles:
         return f"<{len(self)} vectors of {self.shape[1]} {self.dtype} in {', '.join(map(str, self.paths))}>"
 
     def parts(self) -> Iterator[Array]:
-        """The vectors a part at a time: a file, or a row group of Parquet. Shape: (rows, dim) each."""
+        """The vectors a part at a time. Shape: (rows, dim) each."""
         for path in self.paths:
-            if path.suffix == ".npy":
-                yield map_file(path)
-                continue
-            from pyarrow.parquet import ParquetFile
-
-            with ParquetFile(path) as file:
-                for group in range(file.num_row_groups):
-                    column = file.read_row_group(group, [VECTOR])[VECTOR].combine_chunks()
-                    yield column.flatten().to_numpy().reshape(-1, self.shape[1])
+            yield from FORMATS[path.suffix].read(path)
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Array:
         return np.concatenate([np.zeros((0, self.shape[1]), self.dtype), *self.parts()]).astype(
@@ -193,14 +286,3 @@ def map_file(path: Path) -> Array:
         return np.lib.format.open_memmap(path, mode="r")
     except (ValueError, SyntaxError, TokenError) as error:  # For a damaged header, errors of the Python parser.
         raise UnreadableError(path, f"cannot be read as an array ({one_line(error)})", "write it again") from error
-
-
-def _shape_of(path: Path) -> tuple[int, int, np.dtype[np.generic]]:
-    """Number of rows, dim and dtype of a file of vectors."""
-    if path.suffix == ".npy":
-        return *map_file(path).shape, map_file(path).dtype
-    from pyarrow.parquet import ParquetFile
-
-    with ParquetFile(path) as file:
-        kind = file.schema_arrow.field(VECTOR).type
-        return file.metadata.num_rows, kind.list_size, np.dtype(kind.value_type.to_pandas_dtype())

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain, islice, zip_longest
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-import numpy as np
-
-from sbert.storage.atomic import replacing_file
 from sbert.storage.files import UnreadableError, one_line
 from sbert.storage.folders import try_lock
-from sbert.vector_files.formats import VectorFiles, npy_header, write_parquet
+from sbert.vector_files.formats import FORMATS, VectorFiles
 from sbert.vector_files.manifest import (
     beside,
     check_header,
@@ -27,9 +22,6 @@ from sbert.vector_files.manifest import (
     shard_of,
 )
 from sbert.vector_files.reader import rows_of_shard
-
-# Stripes of a row group of Parquet.
-_STRIPES = 32
 
 
 @dataclass(frozen=True)
@@ -141,7 +133,7 @@ def merge(path: str | os.PathLike[str]) -> Path:
     shards = [shard_of(whole, (index, number)) for index in range(number)]
     stripe = _check(shards)
     with explain_disk_full(whole, "the shards are kept: free as much space as they take, and merge again"):
-        (_join_parquet if whole.suffix == ".parquet" else _join_npy)(shards, whole, stripe)
+        FORMATS[whole.suffix].join(shards, whole, stripe)
     return whole
 
 
@@ -168,44 +160,3 @@ def _check(shards: list[Path]) -> int:
         if not manifest.is_finished():
             raise manifest.damaged_output()
     return stripe
-
-
-def _join_npy(shards: list[Path], whole: Path, stripe: int) -> None:
-    vectors = VectorFiles(shards)
-    stripes = [np.split(part, range(stripe, len(part), stripe)) for part in vectors.parts()]
-    with replacing_file(whole) as file:
-        file.write(npy_header(*vectors.shape, vectors.dtype))
-        for rows in _in_turn(stripes):
-            file.write(np.ascontiguousarray(rows, vectors.dtype).data)
-
-
-def _join_parquet(shards: list[Path], whole: Path, stripe: int) -> None:
-    from pyarrow import concat_tables, unify_schemas
-    from pyarrow.parquet import ParquetFile
-
-    with ExitStack() as opened:
-        files = [opened.enter_context(ParquetFile(shard, buffer_size=1 << 20, pre_buffer=False)) for shard in shards]
-        schema = unify_schemas([file.schema_arrow for file in files], promote_options="permissive")
-        stripes = _in_turn([_stripes(file, stripe, schema) for file in files])
-        groups = iter(lambda: list(islice(stripes, _STRIPES)), [])
-        with replacing_file(whole) as output:
-            write_parquet(output, schema, (concat_tables(group).combine_chunks() for group in groups))
-
-
-def _stripes(file: Any, stripe: int, schema: Any) -> Iterator[Any]:
-    """The rows of a Parquet file, a stripe at a time."""
-    from pyarrow import Table, concat_tables
-
-    waiting = schema.empty_table()
-    for batch in file.iter_batches(batch_size=stripe):
-        waiting = concat_tables([waiting, Table.from_batches([batch]).cast(schema)])
-        while waiting.num_rows >= stripe:
-            yield waiting.slice(0, stripe)
-            waiting = waiting.slice(stripe)
-    if waiting.num_rows:
-        yield waiting
-
-
-def _in_turn(shards: list[Any]) -> Iterator[Any]:
-    """The stripes of shards in the order of the texts."""
-    return (rows for rows in chain.from_iterable(zip_longest(*shards)) if rows is not None)

@@ -35,7 +35,7 @@ from sbert.saving import verification
 from sbert.storage.files import UnreadableError, checksum
 from sbert.vector_files import reader as stripes
 from sbert.vector_files.fingerprint import digest_of_model
-from sbert.vector_files.formats import Format, Npy, Parquet, VectorFiles
+from sbert.vector_files.formats import FORMATS, Format, VectorFiles
 from sbert.vector_files.manifest import (
     FORMAT,
     REMEDY,
@@ -91,10 +91,11 @@ def write(
     part = check_shard(shard)
     path, in_files = _target(out, shard)
     keep = tuple(getattr(sentences, "keep", ()))
-    if keep and path.suffix != ".parquet":
+    kind = FORMATS[path.suffix]
+    if keep and not kind.has_columns:
         raise ValueError(f"out={os.fspath(out)!r} has no room for the columns {', '.join(keep)}; name a .parquet file")
     dim, dtype = job.vectors([], Report.silent()).shape[1], np.dtype(PRECISIONS[job.precision])
-    form: Format = Parquet(dim, dtype, keep) if path.suffix == ".parquet" else Npy(dim, dtype)
+    form = kind(dim, dtype, keep)
     size = _WINDOW if job.device.type == "cpu" else _WINDOW_ACCELERATOR
     header = {**_header(job), "dim": dim, "columns": [*keep], "window": size}
     header |= {"stripe": stripes.STRIPE, "shard": [*part]}
@@ -106,7 +107,7 @@ def write(
             return _write_files(partial(_File, job, form), path, reader, header, report, resume)
         _File(job, form, path, report).write(reader, None, header, resume, keep_manifest=shard is not None)
     files = VectorFiles([path])
-    return files if path.suffix == ".parquet" else cast("Codes", next(files.parts()))
+    return files if kind.has_columns else cast("Codes", next(files.parts()))
 
 
 def _write_files(make: Any, path: Path, reader: Reader, header: Header, report: Report, resume: bool) -> VectorFiles:
@@ -127,9 +128,9 @@ def _write_files(make: Any, path: Path, reader: Reader, header: Header, report: 
 def _target(out: str | os.PathLike[str], shard: Shard | None) -> tuple[Path, bool]:
     """The file to write, and whether it stands for several files in its folder."""
     path, folder = output_of(out)
-    if path.suffix not in (".npy", ".parquet"):
+    if path.suffix not in FORMATS:
         name = f"out={os.fspath(out)!r}" + (", a link," if os.path.islink(out) else "")
-        raise ValueError(f"{name} does not end in .npy or .parquet; name such a file, or a folder that ends in /")
+        raise ValueError(f"{name} does not end in {' or '.join(FORMATS)}; name such a file, or a folder that ends in /")
     above = path.parent.parent if folder else path.parent
     if not above.is_dir():
         raise FileNotFoundError(f"out={os.fspath(out)!r}: the folder {Path(out).parent} does not exist; create it")

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from sbert import TokenBatch, Transformer
 from sbert.backends import cpu_training, linear, state
+from sbert.backends.architectures import Backbone, describe
 from sbert.backends.cpu_training import CpuTraining
-from sbert.backends.layers import Backbone, describe
 from sbert.backends.packed import Packed
 from tests.backends.test_packed import ROWS, transformer
 

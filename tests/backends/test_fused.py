@@ -16,9 +16,9 @@ from torch import Tensor, nn
 
 from sbert import Normalize, Pooling, SentenceEncoder, TokenBatch, Transformer
 from sbert.backends import network, state
+from sbert.backends.architectures import ACTIVATIONS, GELU, GELU_TANH, RELU, Activation
 from sbert.backends.cpu_training import CpuTraining
 from sbert.backends.fused import Fused
-from sbert.backends.layers import ACTIVATIONS, GELU, GELU_TANH, RELU, Activation
 from sbert.backends.linear import choose_layout, linear
 from sbert.backends.network import Samples
 from sbert.pipeline.encode import evaluating

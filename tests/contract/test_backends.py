@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 
 from sbert import TokenBatch
-from sbert.backends import layers, packed, state
+from sbert.backends import architectures, packed, state
+from sbert.backends.architectures import Architecture
 from sbert.backends.cpu_training import CpuTraining
 from sbert.backends.fused import Fused
 from sbert.backends.half_precision import HalfPrecision
-from sbert.backends.layers import Architecture
 from sbert.backends.packed import Packed
 from sbert.backends.padded import Padded
 from sbert.backends.parity import max_relative_error
@@ -113,7 +113,7 @@ def test_gradients_of_the_hugging_face_module(family: str) -> None:
 _ATTENTION = {"qkv": tuple(f"self_attn.{part}_proj" for part in "qkv"), "out": "self_attn.o_proj"}
 _GATED = {"up": ("mlp.gate_proj", "mlp.up_proj"), "down": "mlp.down_proj"}
 _NOMIC = {"attention_norm": "post_attention_layernorm", "norm": "post_mlp_layernorm"}
-_TABLES = {part: layers._EMBEDDINGS[part] for part in ("tokens", "token_types", "norm", "dropout")}
+_TABLES = {part: architectures._EMBEDDINGS[part] for part in ("tokens", "token_types", "norm", "dropout")}
 _ROTARY: dict[str, Any] = {"layers": "layers", "rotary": "rotary_emb"}
 ENTRIES = {
     "nomic": ("nomic_bert", Architecture({**_ATTENTION, **_GATED, **_NOMIC}, _TABLES, gate="first", **_ROTARY)),
@@ -147,7 +147,7 @@ ENTRIES = {
 def test_an_architecture_is_one_entry(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rotary positions, norms before, RMS norms, gates, shared heads, causal attention and windows, as described."""
     kind, entry = ENTRIES[family]
-    monkeypatch.setitem(layers.ARCHITECTURES, kind, entry)
+    monkeypatch.setitem(architectures.ARCHITECTURES, kind, entry)
     model = network(family, torch.float32)
     assert "its layers have rotary positions" in str(CpuTraining.supports(model, CPU, torch.float32))
     with torch.no_grad():

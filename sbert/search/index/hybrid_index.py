@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,10 @@ from sbert.inputs.texts import rows_of
 from sbert.search.index.bm25 import BM25
 from sbert.search.index.documents import DocumentRecord, Documents, as_json, checksum, metadata_json
 from sbert.search.index.files import Id, Positions
+from sbert.search.index.filters import Where, check_where
 from sbert.search.index.fusion import CANDIDATES, WEIGHTS, Reranker, Result, fuse_checked, rerank_results
 from sbert.search.index.index import IndexHits
-from sbert.search.index.passages import Passages, Where
+from sbert.search.index.passages import Passages
 from sbert.vector_files.fingerprint import digest_of_model
 
 
@@ -262,8 +263,7 @@ class HybridIndex:
         check_choice("passages", passages, ("best", "mean"))
         if passages == "mean" and similarity not in ("cosine", "dot"):
             raise ValueError(f"passages='mean' needs cosine or dot, and the model has {similarity}; pass 'best'")
-        if not (where is None or callable(where) or isinstance(where, Mapping)):
-            raise TypeError(f"where is of type {type(where).__name__}; pass a dict or a function of the metadata")
+        check_where(where)
         if rerank is not None and not callable(getattr(rerank, "predict", None)):
             raise TypeError(f"rerank is of type {type(rerank).__name__}, without predict; pass a CrossEncoder")
         asked = list(rows_of(queries, "queries"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -14,14 +14,11 @@ from sbert.search.exact.semantic_search import Blocks, scores_of_rows, search_bl
 from sbert.search.index.bm25 import BM25
 from sbert.search.index.documents import DocumentRecord, Documents
 from sbert.search.index.files import Id, Ids, Mask, Positions
+from sbert.search.index.filters import Where, fulfils
 from sbert.search.index.index import IndexHits
-
-Where = Mapping[str, object] | Callable[[dict[str, Any]], bool]
 
 # Vectors that are copied at once when only some are searched.
 _STEP = 1 << 16
-# Equal to no value.
-_MISSING = object()
 
 
 class Passages:
@@ -132,10 +129,9 @@ class Passages:
         """Which documents have the metadata, (documents,); None for all."""
         if where is None:
             return None
-        test = where if callable(where) else lambda metadata: all(_has(metadata, *each) for each in where.items())
         flags = np.zeros(len(self.metadata), bool)
         for kind in np.flatnonzero(np.bincount(self.kinds)).tolist():
-            flags[kind] = bool(test(self.metadata[kind]))
+            flags[kind] = fulfils(self.metadata[kind], where)
         return flags[self.kinds]
 
     def search(self, queries: Float32, k: int, allowed: Mask | None, similarity: str, mean: bool) -> IndexHits:
@@ -188,14 +184,6 @@ class Passages:
         scores = scores_of_rows(queries, self.vectors, np.repeat(query_ids, counts), rows, similarity)
         pairs = zip(ends - counts, ends, strict=True)
         return rows[[low + int(scores[low:high].argmax()) for low, high in pairs]]
-
-
-def _has(metadata: dict[str, Any], field: str, wanted: object) -> bool:
-    """Whether a field has the value, or one of the values of a set."""
-    value = metadata.get(field, _MISSING)
-    if isinstance(wanted, (set, frozenset)):
-        return not isinstance(value, (list, dict)) and value in wanted
-    return bool(value == wanted)
 
 
 def _scale(vectors: Float32) -> Float32:
