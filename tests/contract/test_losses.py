@@ -424,7 +424,7 @@ REFUSED: list[tuple[Callable[[], Any], type[Exception], str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("make", "error", "message"), REFUSED, ids=lambda value: str(value)[:40])
+@pytest.mark.parametrize(("make", "error", "message"), REFUSED, ids=[message[:40] for *_, message in REFUSED])
 def test_what_does_not_fit_is_named(make: Callable[[], Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=re.escape(message)):
         make()
