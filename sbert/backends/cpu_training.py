@@ -19,10 +19,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from sbert.backends.architectures import Activation, Backbone, Layer, describe
+from sbert.backends.architectures import Activation, Backbone, describe
 from sbert.backends.linear import Product, filler, matrix_product, uses_onednn
 from sbert.backends.network import ALL_HOOKS, has_hooks, walk
 from sbert.backends.packed import positions
+from sbert.backends.padded import Backend
 from sbert.batch import Ragged, TokenBatch
 
 # Overhead of a call, as the number of attention scores that take the same time.
@@ -30,7 +31,7 @@ _CALL = 200_000
 _BITS = 1 << 16
 
 
-class CpuTraining:
+class CpuTraining(Backend):
     """The layers of a model, with a gradient, in the dtype of its weights or of autocast.
 
     Args:
@@ -39,9 +40,6 @@ class CpuTraining:
 
     name: ClassVar[str] = "cpu_training"
     how: ClassVar[str] = "in training"
-
-    def __init__(self, network: Any) -> None:
-        self._network = network
 
     @staticmethod
     def supports(network: Any, device: torch.device, dtype: torch.dtype) -> str | None:
@@ -71,7 +69,9 @@ class CpuTraining:
                 x = F.pad(x, (0, 0, 0, filler(tokens)))
             divided, product = bands(batch, backbone.heads, dtype), matrix_product(dtype)
             for layer in backbone.layers:
-                x = _run(layer, x, backbone.activation, divided, product)
+                modules = (*layer.qkv, layer.out, layer.attention_norm, *layer.up, layer.down, layer.norm)
+                weights = chain.from_iterable(map(attrgetter("weight", "bias"), modules))
+                x = _LayerStep.apply(x, divided, layer, backbone.activation, product, *weights)  # type: ignore[no-untyped-call]
         return x[:tokens]
 
 
@@ -86,13 +86,6 @@ def _embed(backbone: Backbone, batch: TokenBatch) -> Tensor:
 
 def _probability(dropout: nn.Dropout | None) -> float:
     return dropout.p if dropout is not None and dropout.training else 0.0
-
-
-def _run(layer: Layer, x: Tensor, activation: Activation, divided: list[Band], product: Product) -> Tensor:
-    modules: tuple[Any, ...] = (*layer.qkv, layer.out, layer.attention_norm, *layer.up, layer.down, layer.norm)
-    weights = chain.from_iterable(map(attrgetter("weight", "bias"), modules))
-    result: Tensor = _LayerStep.apply(x, divided, layer, activation, product, *weights)  # type: ignore[no-untyped-call]
-    return result
 
 
 class _LayerStep(torch.autograd.Function):

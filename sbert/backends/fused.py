@@ -15,7 +15,7 @@ from sbert.backends.attention import attend
 from sbert.backends.linear import choose_layout, filler, linear
 from sbert.backends.network import has_hooks
 from sbert.backends.packed import positions
-from sbert.backends.padded import Compiling
+from sbert.backends.padded import Backend, Compiling
 from sbert.batch import TokenBatch
 from sbert.functional import accumulation_dtype
 
@@ -61,9 +61,8 @@ class _Layer:
             query, key, value = mixed.view(1, tokens, 3, self.heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
             return F.scaled_dot_product_attention(query, key, value).transpose(1, 2).reshape(tokens, -1)
         heads = [self.heads, self.key_heads, self.key_heads]
-        query, key, value = mixed.view(tokens, sum(heads), -1).split_with_sizes(
-            heads, dim=1
-        )  # (tokens, heads, head dim)
+        grouped = mixed.view(tokens, sum(heads), -1)  # (tokens, heads, head dim)
+        query, key, value = grouped.split_with_sizes(heads, dim=1)
         if self.query_norm is not None and self.key_norm is not None:
             query, key = self.query_norm(query), self.key_norm(key)
         if self.rotary is not None and position is not None:
@@ -104,7 +103,7 @@ def _of_longest(function: OfLength, dtype: torch.dtype) -> OfLength:
     return of_length
 
 
-class Fused:
+class Fused(Backend):
     """A transformer, computed layer by layer from copies of its weights; sums in norms and attention are float32.
 
     Args:

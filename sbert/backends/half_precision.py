@@ -14,7 +14,7 @@ from sbert.backends.parity import copy_without_hooks
 from sbert.batch import TokenBatch
 
 
-class HalfPrecision:
+class HalfPrecision(Backend):
     """A copy of the module with weights in half precision.
 
     Without autocast, all arithmetic is in half precision, except what the module itself does in float32, such as the

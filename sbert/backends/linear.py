@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -51,13 +50,13 @@ def linear(
     bias = torch.cat([each.detach().to(dtype) for each in biases])
     pointwise = None
     if reordered:
-        weight = _ops()._reorder_linear_weight(weight.contiguous(), _EXPECTED_TOKENS)
+        weight = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), _EXPECTED_TOKENS)
         if adds:
-            return partial(_ops()._linear_pointwise.binary, W=weight, B=bias, attr="add")
+            return partial(torch.ops.mkldnn._linear_pointwise.binary, W=weight, B=bias, attr="add")
         pointwise = activation and activation.pointwise
         attribute, algorithm = pointwise or ("none", "")
         options = {"attr": attribute, "scalars": [], "algorithm": algorithm}
-        product = partial(_ops()._linear_pointwise.default, W=weight, B=bias, **options)
+        product = partial(torch.ops.mkldnn._linear_pointwise.default, W=weight, B=bias, **options)
     else:
         product = partial(F.linear, weight=weight, bias=bias)
         if adds:
@@ -88,7 +87,7 @@ def matrix_product(dtype: torch.dtype, device_type: str = "cpu") -> Product:
     """The function x W' + b of x, W and b or None, without a graph, of matrices that may be transposed views."""
     if device_type != "cpu" or not uses_onednn(dtype):
         return F.linear
-    return partial(_ops()._linear_pointwise.default, attr="none", scalars=[], algorithm="")
+    return partial(torch.ops.mkldnn._linear_pointwise.default, attr="none", scalars=[], algorithm="")
 
 
 @cache
@@ -99,10 +98,6 @@ def _processor() -> str:
     except OSError:
         return ""
     return next((line.split(":")[1].strip() for line in lines if line.startswith("vendor_id")), "")
-
-
-def _ops() -> Any:
-    return torch.ops.mkldnn
 
 
 @cache

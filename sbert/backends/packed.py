@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from sbert.backends import huggingface
 from sbert.backends.attention import attend
 from sbert.backends.network import accepts, position_table, without_cache
+from sbert.backends.padded import Backend
 from sbert.batch import TokenBatch
 
 # Name of this attention in transformers.
@@ -21,7 +22,7 @@ _UNSUPPORTED = ("softcap", "s_aux", "position_bias", "head_mask")
 _LAYERS = {"full_attention", "sliding_attention"}
 
 
-class Packed:
+class Packed(Backend):
     """The Hugging Face module, with an attention that keeps to the texts of the batch.
 
     Args:
@@ -30,9 +31,6 @@ class Packed:
 
     name: ClassVar[str] = "packed"
     how: ClassVar[str] = "without padding"
-
-    def __init__(self, network: Any) -> None:
-        self._network = network
 
     @staticmethod
     def supports(network: Any, device: torch.device, dtype: torch.dtype) -> str | None:

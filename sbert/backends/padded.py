@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -15,7 +15,7 @@ from sbert.batch import TokenBatch
 Compiling = dict[str, Any] | None
 
 
-class Backend(Protocol):
+class Backend:
     """A way to run a transformer, made for one network.
 
     ``how`` says it in words, as in "without padding its vectors differ".
@@ -24,19 +24,20 @@ class Backend(Protocol):
     name: ClassVar[str]
     how: ClassVar[str]
 
-    def __init__(self, network: Any) -> None: ...
+    def __init__(self, network: Any) -> None:
+        self._network = network
 
     @staticmethod
     def supports(network: Any, device: torch.device, dtype: torch.dtype) -> str | None:
         """None, or the reason in words why it cannot run a network, as far as that can be seen without trying."""
-        ...
+        return None
 
     def forward(self, batch: TokenBatch) -> Tensor:
         """Vectors of all tokens from the last layer. Shape: (tokens, dim)."""
-        ...
+        raise NotImplementedError
 
 
-class Padded:
+class Padded(Backend):
     """The module itself, on rows padded to the longest of them.
 
     Args:
@@ -46,28 +47,18 @@ class Padded:
     name: ClassVar[str] = "padded"
     how: ClassVar[str] = "with padding"
 
-    def __init__(self, network: Any) -> None:
-        self._network = network
-
-    @staticmethod
-    def supports(network: Any, device: torch.device, dtype: torch.dtype) -> str | None:
-        """None: it runs everything."""
-        return None
-
     def forward(self, batch: TokenBatch) -> Tensor:
         """Vectors of all tokens from the last layer. Shape: (tokens, dim)."""
-        arguments, longest = self._arguments(batch)
-        hidden: Tensor = self._network(**arguments).last_hidden_state  # (rows, longest, dim)
-        return hidden.flatten(0, 1)[batch.row_of_token * longest + batch.position_of_token]
+        hidden: Tensor = self._network(**self._arguments(batch)).last_hidden_state  # (rows, longest, dim)
+        return hidden[: batch.rows, : batch.longest].flatten(0, 1)[batch.slot_of_token]
 
     def scores(self, batch: TokenBatch) -> Tensor:
         """Scores of a model for sequence classification. Shape: (rows, classes)."""
-        arguments, _ = self._arguments(batch)
-        logits: Tensor = self._network(**arguments).logits
+        logits: Tensor = self._network(**self._arguments(batch)).logits
         return logits[: batch.rows]
 
-    def _arguments(self, batch: TokenBatch) -> tuple[dict[str, Any], int]:
-        """Arguments of the network, and the padded length."""
+    def _arguments(self, batch: TokenBatch) -> dict[str, Any]:
+        """Arguments of the network."""
         network = self._network
         padding, vocab = getattr(network.config, "pad_token_id", None) or 0, vocab_size(network)
         padding = padding if vocab is None or padding < vocab else 0  # No token attends to it.
@@ -81,7 +72,7 @@ class Padded:
         if batch.types is not None:
             types = replace(batch, values=batch.types, types=None)
             arguments["token_type_ids"] = types.padded(rows=rows, longest=longest)[0]
-        return arguments, longest
+        return arguments
 
 
 def bucket(rows: int, longest: int, limit: int | None) -> tuple[int, int]:

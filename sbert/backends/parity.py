@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable
 from typing import Any, TypeVar
 
 import torch
@@ -25,37 +24,38 @@ _CPU = {torch.float32: 1e-4, torch.float64: 1e-8}
 
 
 def parity(
-    make: Callable[[Any], AnyBackend],
-    how: str,
+    kind: type[AnyBackend],
     network: Any,
     device: torch.device,
     dtype: torch.dtype,
+    /,
     limit: float | None = None,
+    **options: Any,
 ) -> AnyBackend | str:
     """A backend that has given the vectors of the padded module, or the reason why it cannot run.
 
     Modes, hooks, gradients and random numbers stay as they are, whatever other threads do with the network.
 
     Args:
-        make: Makes the backend of a network.
-        how: How it runs, in words that follow "it fails".
+        kind: The class of the backend.
         network: A Hugging Face model, or a minimal BERT.
         device: Of the network.
         dtype: Of the backend's arithmetic.
         limit: The largest error, below the ``tolerance`` that is the default; there is no warning if it is exceeded, or
             if the vectors are not finite.
+        options: What the backend is made with, beside a copy of the network.
     """
     try:
         copied, batch = copy_without_hooks(network), probe(network, device)
         with torch.no_grad(), torch.autocast(device.type, enabled=False):
             expected = Padded(copied).forward(batch)
-            backend = make(copied)
+            backend = kind(copied, **options)
             vectors = backend.forward(batch)
             error = max_relative_error(vectors, expected, batch)
     except Exception as failure:
         if not is_failure(failure):
             raise
-        reason = f"it fails {how} ({one_line(failure)})"
+        reason = f"it fails {kind.how} ({one_line(failure)})"
         # A model that the library does not know may need padding; of others, it is a fault.
         return reason if isinstance(describe(network), str) else warn_slower(network, reason)
     # From vectors that are not finite nothing can be concluded; encode repeats what leaves the range of float16.
@@ -63,7 +63,7 @@ def parity(
     finite = expected.isfinite().all() and (not repeated or vectors.isfinite().all())
     if error <= (tolerance(dtype, device) if limit is None else limit) or not finite:
         return backend
-    reason = f"{how} its vectors differ by {error:.1e} of their norm"
+    reason = f"{kind.how} its vectors differ by {error:.1e} of their norm"
     return warn_slower(network, reason) if limit is None else reason
 
 

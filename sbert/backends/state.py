@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from contextvars import ContextVar
-from functools import partial
-from typing import Any, Literal, NamedTuple, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -25,16 +25,11 @@ from sbert.storage.files import is_failure, is_out_of_memory, one_line
 from sbert.storage.processes import Lock
 
 Output = TypeVar("Output")
-Mode = Literal["inference", "training", "module"]
 Forward = Callable[[TokenBatch], Tensor]
 
-# In order of preference. ``inference`` is a call of ``encode``: no weight changes meanwhile, so they may be copied.
-# ``training`` is a forward with a gradient or in training mode, ``module`` any other.
-BACKENDS: dict[Mode, tuple[type[Backend], ...]] = {
-    "inference": (Fused, Packed, Padded),
-    "training": (CpuTraining, Packed, Padded),
-    "module": (Packed, Padded),
-}
+# What runs the module itself, in order of preference; the first with a gradient or in training mode only. In a call of
+# ``encode`` no weight changes, so that ``_fastest`` may choose a backend that copies them.
+_OF_MODULE: tuple[type[Backend], ...] = (CpuTraining, Packed, Padded)
 # Cosine 0.9999 of a row's vectors to those of float32; beyond, autocast keeps the sums of the layers in float32.
 _ERROR_OF_HALF = 0.014
 _lock = Lock()
@@ -91,8 +86,8 @@ def forward(network: Any, batch: TokenBatch) -> Tensor:
 
 def select(network: Any, device: torch.device) -> Backend:
     """The backend that runs a network in its present state, with the weights that it has at each forward."""
-    mode: Mode = "training" if network.training or torch.is_grad_enabled() else "module"
-    return next(kind(network) for kind in BACKENDS[mode] if refusal(kind, network, device, network.dtype) is None)
+    kinds = _OF_MODULE if network.training or torch.is_grad_enabled() else _OF_MODULE[1:]
+    return next(kind(network) for kind in kinds if refusal(kind, network, device, network.dtype) is None)
 
 
 def refusal(kind: type[Backend], network: Any, device: torch.device, dtype: torch.dtype) -> str | None:
@@ -104,7 +99,7 @@ def refusal(kind: type[Backend], network: Any, device: torch.device, dtype: torc
     if key not in known:
         with _lock:
             if key not in known:
-                result = parity(kind, kind.how, network, device, dtype)
+                result = parity(kind, network, device, dtype)
                 known[key] = result if isinstance(result, str) else None
     return known[key]
 
@@ -118,6 +113,7 @@ def padding_reason(network: Any) -> str | None:
     return Packed.supports(network, network.device, network.dtype) or next(compared, None)
 
 
+@dataclass(eq=False)
 class Inference:
     """One call of ``encode``, in which weights do not change: what was chosen for its first batch serves all.
 
@@ -128,14 +124,11 @@ class Inference:
         shares_cores: Whether small batches leave cores to other processes, and so have fewer threads than others.
     """
 
-    def __init__(
-        self, dtype: torch.dtype, compiling: Compiling = None, copies: bool = True, shares_cores: bool = True
-    ) -> None:
-        self.dtype: torch.dtype = dtype
-        self.compiling: Compiling = compiling
-        self.copies: bool = copies
-        self.shares_cores: bool = shares_cores
-        self.forwards: dict[nn.Module, Forward] = {}
+    dtype: torch.dtype
+    compiling: Compiling = None
+    copies: bool = True
+    shares_cores: bool = True
+    forwards: dict[nn.Module, Forward] = field(default_factory=dict, init=False)
 
     def run(self, call: Callable[[TokenBatch], Output], batch: TokenBatch) -> Output:
         """``call(batch)``, in which transformers run for inference."""
@@ -215,17 +208,17 @@ def _fastest(network: Any, inference: Inference) -> tuple[Fused | HalfPrecision 
     device, dtype, compiling = network.device, inference.dtype, inference.compiling
     reason = Fused.supports(network, device, dtype)
     if reason is None:
-        fused = parity(partial(Fused, dtype=dtype, compiling=compiling), Fused.how, network, device, dtype)
+        fused = parity(Fused, network, device, dtype, dtype=dtype, compiling=compiling)
         if not isinstance(fused, str):
             return fused, None
         reason = fused
     if HalfPrecision.supports(network, device, dtype) is not None:
         return None, reason
-    make = partial(HalfPrecision, kind=type(select(network, device)), dtype=dtype, compiling=compiling)
+    options: dict[str, Any] = {"kind": type(select(network, device)), "dtype": dtype, "compiling": compiling}
     try:
-        half = parity(make, HalfPrecision.how, network, device, dtype, _ERROR_OF_HALF)
+        half = parity(HalfPrecision, network, device, dtype, _ERROR_OF_HALF, **options)
         if isinstance(half, str):
-            half = parity(partial(make, autocast=True), HalfPrecision.how, network, device, dtype)
+            half = parity(HalfPrecision, network, device, dtype, autocast=True, **options)
     except torch.OutOfMemoryError:  # The module itself needs no second copy of its weights.
         return None, reason
     return None if isinstance(half, str) else half, reason
@@ -251,11 +244,11 @@ def explain(network: Any, dtype: torch.dtype) -> tuple[str, dict[str, str]]:
     else:
         copies = "" if cached.backend is None else ", with copies of its weights in half precision"
         chosen = f"plain{copies}: {cached.reason}"
-    refusals: dict[str, str] = {}
-    for kinds in (BACKENDS["inference"], BACKENDS["training"]):
-        for kind in kinds:
-            own = refusal(kind, network, network.device, network.dtype) if kind is not Fused else cached.reason
-            if own is None:
-                break
+    refusals = {} if cached.reason is None else {Fused.name: cached.reason}
+    for kind in _OF_MODULE:
+        own = refusal(kind, network, network.device, network.dtype)
+        if own is not None:
             refusals[kind.name] = own
+        elif not refusals:  # Neither encode nor training asks for the next one.
+            break
     return chosen, refusals

@@ -50,21 +50,13 @@ def _at(tokens: TokenEmbeddings, positions: Tensor) -> Tensor:
     return chosen.masked_fill(tokens.lengths[:, None] == 0, 0)
 
 
-def _cls(tokens: TokenEmbeddings) -> Tensor:
-    return _at(tokens, tokens.offsets[:-1])
-
-
-def _last_token(tokens: TokenEmbeddings) -> Tensor:
-    return _at(tokens, tokens.offsets[1:] - 1)
-
-
 POOLINGS: dict[str, Callable[[TokenEmbeddings], Tensor]] = {
-    "cls": _cls,
+    "cls": lambda tokens: _at(tokens, tokens.offsets[:-1]),
     "max": _max,
     "mean": _mean,
     "mean_sqrt_len": _mean_sqrt_len,
     "weightedmean": _weighted_mean,
-    "lasttoken": _last_token,
+    "lasttoken": lambda tokens: _at(tokens, tokens.offsets[1:] - 1),
 }
 
 

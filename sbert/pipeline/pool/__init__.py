@@ -52,7 +52,7 @@ class Pool:
 
     Args:
         model: What the processes compute with, as it is now.
-        devices: A device for each process. Default: each GPU, or else four times the CPU. Pool on the CPU share
+        devices: A device for each process. Default: each GPU, or else four times the CPU. Workers on the CPU share
             its cores and the number of threads of this process.
 
     Raises:
