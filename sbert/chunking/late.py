@@ -18,7 +18,7 @@ from sbert.modules.tokenizer import LocatesTokens
 from sbert.pipeline.batching import plan
 from sbert.pipeline.encode import Encoding, evaluating, outputs
 from sbert.pipeline.progress import Report, check_finite
-from sbert.pipeline.run import RowsOfTensor, run
+from sbert.pipeline.run import MemoryLimit, RowsOfTensor, Runner
 from sbert.pipeline.tokenize import Tokens, count_unknown, prompt_length
 
 # Least context on each side of the passages of a window: 1 / _PART of the longest window, and at most _CONTEXT tokens.
@@ -110,7 +110,8 @@ def _batches(
     tokens = Tokens(flat, offsets, np.zeros(len(read), bool), prompts)
     with evaluating(job.model):
         forward = partial(job.inference.run, before)
-        for rows, output in run(forward, tokens, plan(tokens.lengths, job.batch_tokens), job.device):
+        runner = Runner(forward, tokens, job.device)
+        for rows, output in runner.run(plan(tokens.lengths, job.batch_tokens), MemoryLimit()):
             vectors = behind(_own_tokens(output, [read[row] for row in rows], prompt_tokens))
             yield [row for window in rows for row, _, _ in read[window].passages], job.finish(vectors)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -84,6 +84,27 @@ def windows(texts: int, first: int, most: int) -> list[slice]:
         runs.append(slice(start, min(texts, start + size)))
         start, size = start + size, min(4 * size, most)
     return runs
+
+
+class Distinct(NamedTuple):
+    """Different texts or pairs, each of which is computed once.
+
+    Args:
+        texts: The texts or pairs.
+        first: Index of the first occurrence of each.
+        counts: Number of occurrences of each.
+        done: Those whose output is known: batches of nothing else are left out.
+    """
+
+    texts: list[Any]
+    first: Rows
+    counts: Rows
+    done: npt.NDArray[np.bool_]
+
+    @classmethod
+    def of_all(cls, texts: list[Any]) -> Distinct:
+        """All of the texts, whether they differ or not."""
+        return cls(texts, np.arange(len(texts)), np.ones(len(texts), np.int64), np.zeros(len(texts), bool))
 
 
 def unique(texts: list[Item]) -> tuple[list[Item], Rows, Rows]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -22,10 +22,8 @@ import numpy.typing as npt
 import torch
 
 from sbert.backends.threads import own_number_of_threads
-from sbert.batch import TokenBatch
 from sbert.pipeline.batching import Rows, fixed_plan
-from sbert.pipeline.run import run_single
-from sbert.pipeline.tokenize import Tokens
+from sbert.pipeline.run import Runner
 from sbert.storage.processes import Lock, in_child
 
 # Tokens of a batch: few, because a single text costs as much as a batch.
@@ -35,34 +33,25 @@ _lock = Lock()
 _pools: dict[int, ThreadPoolExecutor] = {}
 
 
-def run_fixed(
-    forward: Callable[[TokenBatch], Any],
-    tokens: Tokens,
-    device: torch.device,
-    name: Callable[[int], str],
-    done: npt.NDArray[np.bool_] | None = None,
-) -> Iterator[tuple[Rows, Any]]:
+def run_fixed(runner: Runner[Any], done: npt.NDArray[np.bool_]) -> Iterator[tuple[Rows, Any]]:
     """Yield the rows of each batch and the output of ``forward``, in batches of fixed shapes.
 
     Args:
-        forward: The model, or some of its modules; its output has one entry per row.
-        tokens: The tokens of all texts.
-        device: Device of the model.
-        name: Name of a text in an error.
+        runner: Runs the batches.
         done: The texts whose output is known; batches of nothing else are left out.
 
     Raises:
         TextTooLargeError: If a batch does not fit in memory. The message names its first text.
     """
-    plan = fixed_plan(tokens.lengths, _TOKENS if device.type == "cpu" else _TOKENS_ACCELERATOR)
-    if done is not None and done.any():
-        plan = [(rows, batch) for rows, batch in plan if not done[rows].all()]
+    on_cpu = runner.device.type == "cpu"
+    plan = fixed_plan(runner.tokens.lengths, _TOKENS if on_cpu else _TOKENS_ACCELERATOR)
+    plan = [(rows, batch) for rows, batch in plan if not done[rows].all()]
 
     def compute(rows: Rows) -> Any:
         with torch.no_grad():
-            return run_single(forward, tokens, rows, device, name)
+            return runner.run_single(rows)
 
-    each = _workers(torch.get_num_threads()).map if device.type == "cpu" else map
+    each = _workers(torch.get_num_threads()).map if on_cpu else map
     for rows, output in zip(plan, each(compute, (batch for _, batch in plan)), strict=True):
         yield rows[0], output[: len(rows[0])]
 

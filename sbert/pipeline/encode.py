@@ -23,14 +23,15 @@ from sbert.batch import Ragged, TokenBatch, TokenEmbeddings, start_to_host
 from sbert.functional import directions, truncate
 from sbert.inputs.arguments import check_choice, check_count
 from sbert.inputs.devices import default_batch_tokens, default_windows, inference_dtype, leave_float16
-from sbert.pipeline.batching import Rows, plan, prefetch, unique, windows
+from sbert.pipeline.batching import Distinct, Rows, plan, prefetch, unique, windows
 from sbert.pipeline.progress import UNKNOWN_LEAST, Report, check_finite, not_finite
 from sbert.pipeline.quantization import check_coding, quantize
-from sbert.pipeline.run import MemoryLimit, RowsOfTensor, TextTooLargeError, run
-from sbert.pipeline.tokenize import Tokens, tokenize
+from sbert.pipeline.run import MemoryLimit, RowsOfTensor, Runner, TextTooLargeError
+from sbert.pipeline.tokenize import tokenize
 from sbert.storage.files import is_out_of_memory, one_line
 from sbert.storage.processes import in_child
 
+Forward = Callable[[TokenBatch], Any]
 Scored = np.float32 | npt.NDArray[np.float32] | Tensor | list[Tensor]
 _FIRST, _ONCE = np.zeros(1, np.int64), np.ones(1, np.int64)
 _lock = threading.RLock()
@@ -265,7 +266,7 @@ class Encoding:
             result.put(*restored)
             done[restored[0]] = True
             report.advance(int(counts[done[first]].sum()))
-        for rows, vectors in self.batches(different, first, counts, report, self._forward, done[first]):
+        for rows, vectors in self.batches(Distinct(different, first, counts, done[first]), report, self._forward):
             result.put(first[rows], vectors)
             report.advance(int(counts[rows].sum()))
             if saved is not None:
@@ -312,56 +313,37 @@ class Encoding:
 
     # ------------------------------------------------------------------------------------------------- batches
 
-    def batches(
-        self,
-        texts: list[Any],
-        first: Rows,
-        counts: Rows,
-        report: Report,
-        forward: Callable[[TokenBatch], Any],
-        done: npt.NDArray[np.bool_] | None = None,
-    ) -> Iterator[tuple[Rows, Any]]:
+    def batches(self, given: Distinct, report: Report, forward: Forward) -> Iterator[tuple[Rows, Any]]:
         """Run batches of texts; yield the indices of each batch and its output.
 
         The next windows of texts are tokenized while the model runs.
 
         Args:
-            texts: The texts or pairs.
-            first: Index of the first occurrence of each, for the report.
-            counts: Number of occurrences of each, for the report.
+            given: The texts or pairs. Of a batch that is not left out, those whose output is known are computed again.
             report: Records progress, truncated texts and unknown tokens.
             forward: The model, or some of its modules.
-            done: The texts whose output is known: batches of nothing else are left out, and the others are as without.
         """
 
         def name(row: int) -> str:
-            return f"{report.what}[{report.rows + int(first[window.start + row])}]"
+            return f"{report.what}[{report.rows + int(given.first[window.start + row])}]"
 
-        runs = windows(len(texts), *default_windows(self.device))
-        coming = (self.model.tokens(texts[run], self.prompt) for run in runs)
+        runs = windows(len(given.texts), *default_windows(self.device))
+        coming = (self.model.tokens(given.texts[run], self.prompt) for run in runs)
         forward = partial(self.inference.run, forward)
         with evaluating(self.model), closing(prefetch(coming, 2) if len(runs) > 1 else coming) as tokenized:
             for window, tokens in zip(runs, tokenized, strict=True):
-                report.record(tokens, first[window], counts[window])
-                for rows, output in self._run(forward, tokens, name, None if done is None else done[window]):
+                report.record(tokens, given.first[window], given.counts[window])
+                for rows, output in self._run(Runner(forward, tokens, self.device, name), given.done[window]):
                     yield window.start + rows, output
 
-    def _run(
-        self,
-        forward: Callable[[TokenBatch], Any],
-        tokens: Tokens,
-        name: Callable[[int], str],
-        done: npt.NDArray[np.bool_] | None,
-    ) -> Iterator[tuple[Rows, Any]]:
+    def _run(self, runner: Runner[Any], done: npt.NDArray[np.bool_]) -> Iterator[tuple[Rows, Any]]:
         if self.deterministic:
             from sbert.pipeline.deterministic import run_fixed
 
-            return run_fixed(forward, tokens, self.device, name, done)
-        batches = plan(tokens.lengths, self.batch_tokens, self.batch_size)
-        if done is not None and done.any():
-            batches = [rows for rows in batches if not done[rows].all()]
+            return run_fixed(runner, done)
+        batches = plan(runner.tokens.lengths, self.batch_tokens, self.batch_size)
         limit = self.model._memory_limits.setdefault(self.device, MemoryLimit())
-        return run(forward, tokens, batches, self.device, limit, name)
+        return runner.run([rows for rows in batches if not done[rows].all()], limit)
 
     # ----------------------------------------------------------------------------------------- token embeddings
 
@@ -389,14 +371,13 @@ class Encoding:
 
     def _token_embeddings(self, texts: list[str], report: Report) -> list[Tensor]:
         result: dict[int, Tensor] = {}
-        each, once = np.arange(len(texts)), np.ones(len(texts), int)
         modules = self._token_modules()
 
         def vectors(batch: TokenBatch) -> list[Tensor]:
             output = modules(batch)
             return [part.clone() for part in output.values.float().split(output.lengths.tolist())]
 
-        for rows, parts in self.batches(texts, each, once, report, vectors):
+        for rows, parts in self.batches(Distinct.of_all(texts), report, vectors):
             result.update(zip(rows.tolist(), parts, strict=True))
             report.advance(len(rows))
         report.rows += len(texts)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import numpy as np
 import torch
@@ -45,80 +46,75 @@ class MemoryLimit:
             self.tokens, self._fitted = 2 * self.tokens, 0
 
 
-def run(
-    forward: Callable[[TokenBatch], Output],
-    tokens: Tokens,
-    batches: Iterable[Rows],
-    device: torch.device,
-    limit: MemoryLimit | None = None,
-    name: Callable[[int], str] = "texts[{}]".format,
-) -> Iterator[tuple[Rows, Output]]:
-    """Yield the rows of each batch and the output of ``forward``. A batch that does not fit in memory is halved.
+@dataclass(frozen=True)
+class Runner(Generic[Output]):
+    """Runs batches of texts within the memory of a device.
 
     Args:
-        forward: The model, or some of its modules.
+        forward: The model, or some of its modules; its output has one entry per row.
         tokens: The tokens of all texts.
-        batches: The texts of each batch.
         device: Device of the model.
-        limit: The size of batches that fit, which is updated. Default: that of this call.
         name: Name of a text in an error.
-
-    Raises:
-        TextTooLargeError: If a batch of one text does not fit in memory. The message names the text.
     """
-    limit, lengths = limit or MemoryLimit(), tokens.lengths
-    for batch in batches:
-        waiting = [batch]
-        while waiting:
-            rows = waiting.pop()
-            size = len(rows) * int(lengths[rows].max())
-            output = None
-            if len(rows) == 1:
-                output = run_single(forward, tokens, rows, device, name)
-            elif size <= limit.tokens:
-                output = run_within_memory(forward, tokens, rows, device)
+
+    forward: Callable[[TokenBatch], Output]
+    tokens: Tokens
+    device: torch.device
+    name: Callable[[int], str] = "texts[{}]".format
+
+    def run(self, batches: Iterable[Rows], limit: MemoryLimit) -> Iterator[tuple[Rows, Output]]:
+        """Yield the rows of each batch and the output of ``forward``. A batch that does not fit in memory is halved.
+
+        Args:
+            batches: The texts of each batch.
+            limit: The size of batches that fit, which is updated.
+
+        Raises:
+            TextTooLargeError: If a batch of one text does not fit in memory. The message names the text.
+        """
+        lengths = self.tokens.lengths
+        for batch in batches:
+            waiting = [batch]
+            while waiting:
+                rows = waiting.pop()
+                size = len(rows) * int(lengths[rows].max())
+                output = None
+                if len(rows) == 1:
+                    output = self.run_single(rows)
+                elif size <= limit.tokens:
+                    output = self.run_within_memory(rows)
+                    if output is None:
+                        limit.lower(size)
                 if output is None:
-                    limit.lower(size)
-            if output is None:
-                waiting += [rows[len(rows) // 2 :], rows[: len(rows) // 2]]
-            else:
-                limit.confirm(size)
-                yield rows, output
+                    waiting += [rows[len(rows) // 2 :], rows[: len(rows) // 2]]
+                else:
+                    limit.confirm(size)
+                    yield rows, output
 
+    def run_within_memory(self, rows: Rows) -> Output | None:
+        """The output for a batch; None, after memory was given back, if it does not fit."""
+        try:
+            return self.forward(self.tokens.batch(rows).to(self.device))
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+        if self.device.type != "cpu":  # Outside of the except clause, whose traceback holds the batch's memory.
+            torch.get_device_module(self.device).empty_cache()
+        return None
 
-def run_within_memory(
-    forward: Callable[[TokenBatch], Output], tokens: Tokens, rows: Rows, device: torch.device
-) -> Output | None:
-    """The output for a batch; None, after memory was given back, if it does not fit."""
-    try:
-        return forward(tokens.batch(rows).to(device))
-    except (RuntimeError, MemoryError) as error:
-        if not is_out_of_memory(error):
-            raise
-    if device.type != "cpu":  # Outside of the except clause, whose traceback holds the batch's memory.
-        torch.get_device_module(device).empty_cache()
-    return None
+    def run_single(self, rows: Rows) -> Output:
+        """The output for a batch that cannot be halved, tried twice: the memory may be full for a moment only.
 
-
-def run_single(
-    forward: Callable[[TokenBatch], Output],
-    tokens: Tokens,
-    rows: Rows,
-    device: torch.device,
-    name: Callable[[int], str],
-) -> Output:
-    """The output for a batch that cannot be halved, tried twice: the memory may be full for a moment only.
-
-    Raises:
-        TextTooLargeError: If it does not fit.
-    """
-    for _ in range(2):
-        if (output := run_within_memory(forward, tokens, rows, device)) is not None:
-            return output
-    raise TextTooLargeError(
-        f"{name(int(rows[0]))}, {tokens.lengths[rows[0]]:,} tokens, does not fit in the free memory of {device}, even"
-        " alone; split it, set a lower max_seq_length, or free memory"
-    )
+        Raises:
+            TextTooLargeError: If it does not fit.
+        """
+        for _ in range(2):
+            if (output := self.run_within_memory(rows)) is not None:
+                return output
+        raise TextTooLargeError(
+            f"{self.name(int(rows[0]))}, {self.tokens.lengths[rows[0]]:,} tokens, does not fit in the free memory of"
+            f" {self.device}, even alone; split it, set a lower max_seq_length, or free memory"
+        )
 
 
 class RowsOfTensor:

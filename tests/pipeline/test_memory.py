@@ -22,7 +22,7 @@ from sbert.backends import network
 from sbert.batch import TokenBatch
 from sbert.pipeline.encode import Encoding
 from sbert.pipeline.progress import Report
-from sbert.pipeline.run import MemoryLimit, run
+from sbert.pipeline.run import MemoryLimit, Runner
 from tests import small
 from tests.simulated_cuda.simulator import simulated
 
@@ -190,7 +190,7 @@ def test_nothing_of_a_batch_that_failed_is_kept(narrow: SentenceEncoder) -> None
         return torch.zeros(batch.rows, 2)
 
     tokens = narrow.tokens(TEXTS[:8])
-    rows = list(run(watched, tokens, [np.arange(8)], torch.device("cpu")))
+    rows = list(Runner(watched, tokens, torch.device("cpu")).run([np.arange(8)], MemoryLimit()))
     assert len(rows) == 8
     assert max(alive) == 0
 

@@ -9,12 +9,11 @@ from concurrent.futures import Future, as_completed
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from sbert.inputs.arguments import check_positive, warn
-from sbert.pipeline.batching import Rows, plan, unique
+from sbert.pipeline.batching import Distinct, Rows, plan, unique
 from sbert.pipeline.encode import Encoding, SavedRows
 from sbert.pipeline.progress import Report
 from sbert.pipeline.run import RowsOfTensor
@@ -31,7 +30,7 @@ def encode_chunk(
     model: Any,
     function: Callable[..., Any],
     settings: tuple[tuple[Any, ...], dict[str, Any]],
-    chunk: tuple[list[Any], Rows, Rows],
+    chunk: Distinct,
     reporting: tuple[int, int | None, str],
 ) -> tuple[Any, Report, list[str]]:
     """What a worker does: outputs of some texts, what its report has counted, and warnings.
@@ -40,7 +39,7 @@ def encode_chunk(
         model: The worker's model.
         function: ``encode_rows`` or ``encode_tokens``.
         settings: Arguments of ``Encoding`` behind the model.
-        chunk: Different texts; the index in the window of the first occurrence of each; its number of occurrences.
+        chunk: Different texts, whose first occurrences are counted from the start of the window.
         reporting: Number of rows before the window, the limit in tokens, and the name of the rows.
     """
     before, limit, what = reporting
@@ -51,28 +50,28 @@ def encode_chunk(
         job = Encoding(model, *settings[0], **settings[1])
         report = job.report(None, show=False, what=what)
         report.rows = before
-        result = function(job, *chunk, report)
+        result = function(job, chunk, report)
     # Tensors as arrays, which are written to the pipe as they are.
     result = [part.cpu().numpy() for part in result] if isinstance(result, list) else result.numpy()
     return result, report, [str(warning.message) for warning in caught]
 
 
-def encode_rows(job: Encoding, texts: list[Any], first: Rows, counts: Rows, report: Report) -> Tensor:
+def encode_rows(job: Encoding, chunk: Distinct, report: Report) -> Tensor:
     """Outputs of the texts of a chunk."""
-    result = RowsOfTensor(len(texts), job.to)
-    for rows, vectors in job.batches(texts, first, counts, report, job._forward):
+    result = RowsOfTensor(len(chunk.texts), job.to)
+    for rows, vectors in job.batches(chunk, report, job._forward):
         result.put(rows, vectors)
     outputs = result.complete()
     beyond = job.beyond_range(outputs, report)
     if len(beyond):
-        outputs[torch.from_numpy(beyond)] = job.exact()._outputs([texts[row] for row in beyond], Report.silent())
+        outputs[torch.from_numpy(beyond)] = job.exact()._outputs([chunk.texts[row] for row in beyond], Report.silent())
     return outputs
 
 
-def encode_tokens(job: Encoding, texts: list[Any], first: Rows, _counts: Rows, report: Report) -> list[Tensor]:
+def encode_tokens(job: Encoding, chunk: Distinct, report: Report) -> list[Tensor]:
     """One vector per token, for consecutive texts."""
-    report.rows += int(first[0])
-    return job.token_embeddings(texts, report)
+    report.rows += int(chunk.first[0])
+    return job.token_embeddings(chunk.texts, report)
 
 
 class PooledEncoding(Encoding):
@@ -113,8 +112,8 @@ class PooledEncoding(Encoding):
                 return
             if texts is not None:
                 different, first, inverse = unique(texts)
-                sent = self._send(different, first, np.bincount(inverse), report, report.rows + len(now or ()))
-                coming.append((texts, sent))
+                given = Distinct(different, first, np.bincount(inverse), np.zeros(len(different), bool))
+                coming.append((texts, self._send(given, report, report.rows + len(now or ()))))
 
         self._send_next, now = send_next, next(source, None)
         try:
@@ -126,17 +125,9 @@ class PooledEncoding(Encoding):
         if failed:
             raise failed[0]
 
-    def batches(
-        self,
-        texts: list[Any],
-        first: Rows,
-        counts: Rows,
-        report: Report,
-        forward: Any,  # noqa: ARG002
-        done: npt.NDArray[np.bool_] | None = None,
-    ) -> Iterator[tuple[Rows, Any]]:
+    def batches(self, given: Distinct, report: Report, forward: Any) -> Iterator[tuple[Rows, Any]]:  # noqa: ARG002
         """The rows of each chunk, and their outputs, in the order in which workers finish."""
-        sent, self._sent = self._sent or self._send(texts, first, counts, report, report.rows, done), None
+        sent, self._sent = self._sent or self._send(given, report, report.rows), None
         rows_of = {future: rows for rows, future in sent}
         try:
             self._send_next()
@@ -145,29 +136,21 @@ class PooledEncoding(Encoding):
         finally:
             self._cancel(sent)
 
-    def _send(
-        self,
-        texts: list[Any],
-        first: Rows,
-        counts: Rows,
-        report: Report,
-        before: int,
-        done: npt.NDArray[np.bool_] | None = None,
-    ) -> Sent:
+    def _send(self, given: Distinct, report: Report, before: int) -> Sent:
         """Send different texts to the workers, the longest first; ``before`` rows precede the window."""
-        lengths = np.array([len(text) if isinstance(text, str) else sum(map(len, text)) for text in texts], np.int64)
+        sizes = (len(text) if isinstance(text, str) else sum(map(len, text)) for text in given.texts)
+        lengths = np.fromiter(sizes, np.int64, len(given.texts))
         batches = 1 if self.device.type == "cpu" else _BATCHES_ACCELERATOR
         share = int(lengths.sum()) // (2 * len(self._pool.devices))
         chunks = plan(lengths, max(1, min(_CHARACTERS * batches * self.batch_tokens, share)), self._size)
-        chunks = [rows for rows in chunks if done is None or not done[rows].all()]
-        return [(rows, self._submit(encode_rows, texts, rows, first, counts, report, before)) for rows in chunks]
+        chunks = [rows for rows in chunks if not given.done[rows].all()]
+        return [(rows, self._submit(encode_rows, given, rows, report, before)) for rows in chunks]
 
-    def _submit(
-        self, function: Any, texts: list[Any], rows: Rows, first: Rows, counts: Rows, report: Report, before: int
-    ) -> Future[Any]:
-        positions = before + first[rows]
-        what = f"{report.what}[{positions.min()}:{positions.max() + 1}]"
-        chunk = [_plain(texts[row]) for row in rows], first[rows], counts[rows]
+    def _submit(self, function: Any, given: Distinct, rows: Rows, report: Report, before: int) -> Future[Any]:
+        first = given.first[rows]
+        what = f"{report.what}[{before + first.min()}:{before + first.max() + 1}]"
+        texts = [_plain(given.texts[row]) for row in rows]
+        chunk = Distinct(texts, first, given.counts[rows], np.zeros(len(rows), bool))
         reporting = before, report.limit, report.what
         order: Future[Any] = self._pool.submit(encode_chunk, (function, self._settings, chunk, reporting), what)
         return order
@@ -187,10 +170,10 @@ class PooledEncoding(Encoding):
     def token_embeddings(self, texts: list[str], report: Report) -> list[Tensor]:
         """One float32 tensor (tokens, dim) per text, on the device of the model."""
         result: list[Tensor] = []
-        each, once = np.arange(len(texts)), np.ones(len(texts), int)
+        given = Distinct.of_all(texts)
         size = self._size or max(1, min(_TEXTS, len(texts) // (2 * len(self._pool.devices))))
-        chunks = [each[start : start + size] for start in range(0, len(texts), size)]
-        sent = [(rows, self._submit(encode_tokens, texts, rows, each, once, report, 0)) for rows in chunks]
+        chunks = [given.first[start : start + size] for start in range(0, len(texts), size)]
+        sent = [(rows, self._submit(encode_tokens, given, rows, report, 0)) for rows in chunks]
         try:
             for rows, future in sent:
                 result += [torch.from_numpy(part).to(self.model.device) for part in self._receive(future, report)]
