@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sbert.data.formats import Name
+from sbert.data.formats import SUFFIXES, Name, suffix_of
 from sbert.data.rows import make_converter
 from sbert.data.tables import check_folder, locate, read_cells
 
@@ -21,7 +21,6 @@ _HUB = {
     "qrels": ["qrels", "relevance"],
     "candidates": ["bm25", "relevance"],
 }
-_ENDINGS = (".parquet", ".jsonl", ".jsonl.gz", ".json", ".tsv", ".csv")
 # The names of columns.
 _ID, _TEXT, _TITLE = ("_id", "doc_id", "query_id", "id"), ("text",), ("title",)
 _QUERY = ("query-id", "query_id", "query")
@@ -184,12 +183,12 @@ def _list_splits(repository: Path) -> list[str]:
     """The names of splits, with which the names of the files of queries begin; none if this is no repository."""
     if not (repository / "corpus").is_dir() or not (repository / "queries").is_dir():
         return []
-    return sorted({_split_of(path) for path in (repository / "queries").iterdir() if path.name.endswith(_ENDINGS)})
+    return sorted({split for path in (repository / "queries").iterdir() if (split := _split_of(path))})
 
 
 def _split_of(path: Path) -> str:
-    """The beginning of a file's name, without the number of the part."""
-    stem = path.name.split(".")[0]
+    """The beginning of a file's name, without the number of the part; empty if it is no file of rows."""
+    stem = path.name.split(".")[0] if SUFFIXES.get(suffix_of(path), "text") != "text" else ""
     name, *numbers = stem.rsplit("-", 3)
     return name if len(numbers) == 3 and numbers[1] == "of" else stem
 
@@ -199,7 +198,7 @@ def _list_hub(repository: Path, split: str) -> Files:
     files = {}
     for part, folders in _HUB.items():
         paths = [path for folder in folders for path in sorted((repository / folder).glob("*"))]
-        paths = [path for path in paths if path.name.endswith(_ENDINGS) and _split_of(path) == split]
+        paths = [path for path in paths if _split_of(path) == split]
         files[part] = [path for path in paths if path.parent == paths[0].parent]
     return files
 

@@ -7,8 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sbert.data.formats import Name, check_exists, choose_format, read_lines
-from sbert.data.records import Records, read_header, read_records, read_values
+from sbert.data.formats import FORMATS, Format, Name, Records, check_exists, choose_format, read_lines
 from sbert.data.rows import Convert, check_rows
 
 # The names that one column has in the files of different publishers.
@@ -78,11 +77,11 @@ def read_cells(
     """
     check_exists(path)
     file_format = _detect_format(path)
-    header = read_header(path, file_format)
+    header = file_format.header(path)
     wanted = [*columns, *([_SPLIT] if split else [])]
     names = [_match(path, each, header) for each in wanted]
-    if positions and not any(names) and file_format in ("tsv", "jsonl"):
-        for where, row in read_values(path, file_format):
+    if positions and not any(names) and file_format.headless:
+        for where, row in file_format.values(path):
             if not isinstance(row, list) or len(row) <= max(positions):
                 raise ValueError(f"{where}: {row!r:.60} where {max(positions) + 1} or more cells are expected; fix it")
             yield where, [row[position] for position in positions]
@@ -93,8 +92,8 @@ def read_cells(
     required = [name for name in names if name is not None]
     other = _match(path, optional, header)
     # A JSON object may have the optional key though the first has not, or the other way around.
-    selected = required if other is None or file_format in ("json", "jsonl") else [*required, other]
-    records = read_records(path, selected, file_format)
+    selected = required if other is None or file_format.columns == "keys" else [*required, other]
+    records = file_format.read(path, selected)
     for where, row in records if split is None else _select_split(path, records, required[-1], split):
         values = [row[name] for name in required[: len(columns)]]
         if optional:
@@ -102,14 +101,13 @@ def read_cells(
         yield where, values
 
 
-def _detect_format(path: Name) -> str:
+def _detect_format(path: Name) -> Format:
     chosen = choose_format(path)
-    if chosen not in ("text", "csv"):
-        return chosen
-    line = next(read_lines(path), "")
-    if "\t" in line:
-        return "tsv"
-    return "jsonl" if line.lstrip().startswith(("{", "[")) else "csv"
+    if chosen in ("text", "csv"):
+        line = next(read_lines(path), "")
+        other = "jsonl" if line.lstrip().startswith(("{", "[")) else "csv"
+        chosen = "tsv" if "\t" in line else other
+    return FORMATS[chosen]
 
 
 def _select_split(path: Name, records: Records, column: str, split: str) -> Records:

@@ -5,12 +5,20 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sbert.data.formats import SUFFIXES, SUPPORTED, Name, choose_format, suffix_of
-from sbert.data.records import TEXT, Records, check_columns, check_source, name_kind, open_parquet, read_records
+from sbert.data.formats import (
+    SUFFIXES,
+    SUPPORTED,
+    TEXT,
+    Name,
+    Records,
+    check_columns,
+    check_source,
+    name_kind,
+    suffix_of,
+)
 
 # Rows of a data set that are read at once.
 _ROWS = 1024
@@ -50,8 +58,7 @@ class Texts:
             pattern such as ``"corpus/*.jsonl"``; a list of these; or a ``Dataset`` or ``IterableDataset`` of the
             package ``datasets``.
         column: Name of the column, or key of the JSON objects.
-        format: ``"text"``, ``"jsonl"``, ``"csv"``, ``"tsv"``, ``"json"`` or ``"parquet"``. Default: by the suffix of
-            each file, text if it is unknown.
+        format: A name in ``sbert.data.FORMATS``. Default: by the suffix of each file, text if it is unknown.
         keep: Names of the columns that ``rows`` adds. Lines of text and JSON strings have one column, "text".
             ``encode(out="….parquet")`` writes them with the types that they have in Parquet files and data sets.
 
@@ -167,7 +174,6 @@ def read_texts(path: Name, column: str | None = None, file_format: str | None = 
 
 
 def _open_files(source: Any, columns: list[str] | None, file_format: str | None, keep: Sequence[str]) -> _Source:
-    choose_format("", file_format)  # An unknown format is said before a missing file.
     files = [(path, check_source(path, columns, file_format)) for path in _list_files(source)]
     if not files:
         raise ValueError("source is an empty list; name at least one file")
@@ -177,28 +183,21 @@ def _open_files(source: Any, columns: list[str] | None, file_format: str | None,
 
     def read() -> Records:
         for path, chosen in files:
-            yield from read_records(path, columns, chosen)
+            yield from chosen.read(path, columns)
 
-    paths = [os.fspath(path) for path, _ in files]
-    column, once = columns[0] if columns else TEXT, "standard input" if "-" in paths else None
-    if once or any(chosen != "parquet" for _, chosen in files):
+    column, heads = columns[0] if columns else TEXT, [(path, chosen.head) for path, chosen in files if chosen.head]
+    once = "standard input" if any(os.fspath(path) == "-" for path, _ in files) else None
+    if once or len(heads) < len(files):
         return _Source(column, read, once=once)
-    return _Source(column, read, partial(_count_rows, paths), partial(_read_types, paths, keep))
+    return _Source(
+        column,
+        read,
+        lambda: sum(head(path)[0] for path, head in heads),
+        lambda: _unify_types([(path, head(path)[1]) for path, head in heads], keep),
+    )
 
 
-def _read_heads(paths: Sequence[Name]) -> Iterator[tuple[Name, int, Any]]:
-    """Of each Parquet file, its path, the number of its rows, and its schema."""
-    for path in paths:
-        with open_parquet(path) as file:
-            yield path, file.metadata.num_rows, file.schema_arrow
-
-
-def _count_rows(paths: Sequence[Name]) -> int:
-    """The number of rows of several files."""
-    return sum(rows for _, rows, _ in _read_heads(paths))
-
-
-def _read_types(paths: Sequence[Name], columns: Sequence[str]) -> dict[str, Any]:
+def _unify_types(schemas: Sequence[tuple[Name, Any]], columns: Sequence[str]) -> dict[str, Any]:
     """The types of columns of several files that fit the values of all of them.
 
     Raises:
@@ -206,12 +205,11 @@ def _read_types(paths: Sequence[Name], columns: Sequence[str]) -> dict[str, Any]
     """
     from pyarrow import ArrowException, schema, unify_schemas
 
-    schemas = []
-    for path, _, whole in _read_heads(paths):
+    for path, whole in schemas:
         check_columns(path, columns, whole.names)
-        schemas.append(schema([whole.field(column) for column in columns]))
+    parts = [schema([whole.field(column) for column in columns]) for _, whole in schemas]
     try:
-        unified = unify_schemas(schemas, promote_options="permissive")
+        unified = unify_schemas(parts, promote_options="permissive")
     except ArrowException as error:
         raise ValueError(f"the files have different types in one column ({error}); convert them") from error
     return dict(zip(unified.names, unified.types, strict=True))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from sbert.data.records import TEXT, read_records
+from sbert.data.formats import TEXT, read_records
 from sbert.inputs.arguments import known_arguments
 from sbert.visualization.drawing import new_figure
 

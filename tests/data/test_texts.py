@@ -153,7 +153,7 @@ def test_nothing_is_read_ahead(tmp_path: Path) -> None:
     [
         ("a.txt", b"one\ntw\xffo\n", None, r"a\.txt, line 2: not UTF-8 .*convert"),
         ("a.txt", "one\ntwo".encode("utf-16"), None, r"a\.txt, line 1: not UTF-8 .*convert"),
-        ("a.xlsx", b"PK\x03\x04", None, r"a\.xlsx ends in .xlsx, which is not supported: sbert reads plain text"),
+        ("a.xlsx", b"PK\x03\x04", None, r"a\.xlsx ends in .xlsx, which is not supported: sbert reads text, jsonl"),
         ("a.dat", b"one\ntwo\0\n", None, r"a\.dat, line 2: a NUL byte; convert the text to UTF-8"),
         ("a.parquet", b"PAR1 and nothing", "text", r"a\.parquet: not a valid Parquet file"),
         ("a.json", b'["a", "b"', None, r"a\.json, line 1: not valid JSON"),

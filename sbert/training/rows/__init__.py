@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sbert.data.records import read_parquet
+from sbert.data.formats import read_parquet
 from sbert.inputs.texts import records_of
 from sbert.losses.module import run_check
 from sbert.losses.signature import Loss, Signature
