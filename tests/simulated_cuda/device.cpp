@@ -497,6 +497,8 @@ void run(const c10::OperatorHandle& op, torch::jit::Stack* stack, Held& held) {
     }
   }
   if (!view && !(copies && (to_host || seen.host.size()))) kernels[name]++;
+  if (waits) kernels["waits: " + name]++;
+  if (copies && seen.host.size()) kernels[to_host ? "copies to the host" : "copies to the device"]++;
 
   // Has this stream waited for those that write what it reads?
   long time = 0;
@@ -903,10 +905,12 @@ void simulated_wait_event(void* event, int device, long stream) {
 }
 void simulated_synchronize_event(void* event) {
   Locked locked(state);
+  kernels["waits: event"]++;
   host_waits(static_cast<Event*>(event)->clock);
 }
 void simulated_synchronize(int device, long stream) {
   Locked locked(state);
+  kernels["waits: stream"]++;
   if (stream >= 0) return host_waits(known[{device, stream}]);
   for (auto& [queue, clock] : std::map<Queue, Clock>(known)) host_waits(clock);
 }

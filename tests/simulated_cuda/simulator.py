@@ -87,15 +87,16 @@ class Simulator:
 
     def count(self, name: str) -> int:
         """How often something happened, such as ``kernel mm``."""
-        return self._report().get(name, 0)
+        return self.counts().get(name, 0)
 
-    def _report(self) -> dict[str, int]:
+    def counts(self) -> dict[str, int]:
+        """Every count by its name."""
         lines = self._library.simulated_report().decode().splitlines()
         return {name: int(number) for name, _, number in (line.rpartition("\t") for line in lines)}
 
     def problems(self) -> list[str]:
         """What would have been undefined on a GPU."""
-        return [name[1:] for name in self._report() if name.startswith("!")]
+        return [name[1:] for name in self.counts() if name.startswith("!")]
 
     def memory(self, limit: int = -1, failing: int = -1) -> None:
         """Refuse memory beyond a limit in bytes, or the allocation of this number from now on."""

@@ -7,6 +7,7 @@ for.
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,20 @@ def test_batches_of_any_size(device: str, folder: Path, expected: np.ndarray) ->
         tensor = model.encode(TEXTS, convert_to_tensor=True)
         assert tensor.device == torch.device(device)
         np.testing.assert_allclose(tensor.cpu(), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(("batch_tokens", "batches"), [(16, 14), (1000, 1)])
+def test_one_copy_per_batch_and_no_wait(batch_tokens: int, batches: int, folder: Path) -> None:
+    """The host waits for samples of the weights before the first batch, and for all vectors after the last one."""
+    with simulated() as gpu:
+        model = encoder(folder, "cuda", "auto")
+        model.encode(TEXTS, batch_tokens=batch_tokens)  # The first use of a model is compared with the plain way.
+        before = Counter(gpu.counts())
+        model.encode(TEXTS, batch_tokens=batch_tokens)
+        new = Counter(gpu.counts()) - before
+        assert new["kernel copies to the device"] == batches == new["kernel _flash_attention_forward"] / 2, new
+        waits = sum(count for name, count in new.items() if name.startswith("kernel waits"))
+        assert waits == new["kernel copies to the host"] == 2, new
 
 
 @pytest.mark.parametrize("kind", ["cuda", "xpu", "mps"])
