@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from contextlib import ExitStack, contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -40,15 +39,11 @@ class GradientBuckets:
     @contextmanager
     def overlap(self) -> Iterator[None]:
         """Around the last backward pass of the step: complete buckets are sent while it goes on."""
-        hooks: list[Any] = [
-            parameter.register_post_accumulate_grad_hook(self._complete)  # type: ignore[no-untyped-call]
-            for parameter in self._position
-        ]
-        try:
+        with ExitStack() as hooks:
+            for parameter in self._position:
+                hook = parameter.register_post_accumulate_grad_hook(self._complete)  # type: ignore[no-untyped-call]
+                hooks.callback(hook.remove)
             yield
-        finally:
-            for hook in hooks:
-                hook.remove()
 
     def _complete(self, parameter: nn.Parameter) -> None:
         position = self._position[parameter]

@@ -87,11 +87,11 @@ class LabelEvaluator(Evaluator):
             raise ValueError("vectors have no classes; pass loss=, the SoftmaxLoss that was trained with the model")
         table = torch.from_numpy(vectors([*self._first, *self._second], prompt=self._prompt))
         table = table.reshape(2, len(self._first), -1)  # (2, pairs, dim)
-        device, parts = self._loss.classifier.weight.device, []
-        for start in range(0, len(self._first), _ROWS):
-            with torch.no_grad():
-                parts.append(self._loss.scores(*table[:, start : start + _ROWS].to(device)).cpu())
-        return torch.cat(parts).numpy()
+        device = self._loss.classifier.weight.device
+        with torch.no_grad():
+            return torch.cat(
+                [self._loss.scores(*part.to(device)).cpu() for part in torch.split(table, _ROWS, 1)]
+            ).numpy()
 
 
 class PairClassificationEvaluator(SimilarityBased):

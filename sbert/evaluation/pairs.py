@@ -157,12 +157,9 @@ def compare(
     if vectors.is_cross_encoder:
         return score_pairs(vectors, first, second)
     table = vectors([*first, *second], prompt=prompt).reshape(2, len(first), -1)  # (2, pairs, dim)
-    scores = np.empty(len(first), np.float32)
-    for start in range(0, len(first), _STEP):
-        rows = slice(start, start + _STEP)
-        u, v = table[:, rows].astype(float)
-        scores[rows] = pairwise_similarity(u, v, similarity)
-    return scores
+    parts = np.split(table, range(_STEP, len(first), _STEP), axis=1)
+    scores = [pairwise_similarity(u, v, similarity) for u, v in (part.astype(float) for part in parts)]
+    return np.concatenate(scores).astype(np.float32)
 
 
 def score_candidates(

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from sbert.evaluation.checks import check_columns, check_finite, check_lengths
 from sbert.evaluation.evaluator import Evaluator, Similarity, SimilarityBased, check_similarities
@@ -94,12 +93,7 @@ class MSEEvaluator(Evaluator):
     """
 
     def __init__(
-        self,
-        source: Iterable[str],
-        teacher: Any | npt.ArrayLike,
-        target: Iterable[str] | None = None,
-        *,
-        prompt: str | None = None,
+        self, source: Iterable[str], teacher: Any, target: Iterable[str] | None = None, *, prompt: str | None = None
     ) -> None:
         read = texts_of(source, "source")
         self._texts, self._prompt = read if target is None else texts_of(target, "target"), prompt

@@ -98,13 +98,10 @@ encoder returns them side by side: a subclass of ``Transformer`` concatenates th
 
 from sbert.losses.classification import SoftmaxLoss
 from sbert.losses.contrastive import ContrastiveLoss, OnlineContrastiveLoss
-from sbert.losses.contrastive_tension import ContrastiveTensionLoss
-from sbert.losses.distillation import DistillKLDivLoss, MarginMSELoss, MSELoss
-from sbert.losses.embedding_distillation import EmbeddingDistillationLoss
+from sbert.losses.distillation import DistillKLDivLoss, EmbeddingDistillationLoss, MarginMSELoss, MSELoss
 from sbert.losses.lambda_loss import LambdaLoss, RankNetLoss
 from sbert.losses.lists import ListMLELoss, ListNetLoss, LocalizedContrastiveLoss, ScoreMarginMSELoss
-from sbert.losses.mega_batch import MegaBatchMarginLoss
-from sbert.losses.ranking import MultipleNegativesRankingLoss
+from sbert.losses.ranking import ContrastiveTensionLoss, MegaBatchMarginLoss, MultipleNegativesRankingLoss
 from sbert.losses.regression import AnglELoss, CoSENTLoss, CosineSimilarityLoss
 from sbert.losses.regularization import GlobalOrthogonalRegularizationLoss
 from sbert.losses.scores import BinaryCrossEntropyLoss, CrossEntropyLoss, SquaredErrorLoss

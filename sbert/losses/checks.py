@@ -3,12 +3,32 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sbert.losses.module import Data, run_check
+
+class Data(NamedTuple):
+    """What a loss is told about the data set before training.
+
+    Args:
+        rows: Number of rows in the largest batch.
+        columns: Number of text columns.
+        labels: Labels of all rows; None if the data has none.
+    """
+
+    rows: int
+    columns: int
+    labels: Tensor | None
+
+
+def run_check(loss: object, given: Tensor | Data) -> None:
+    """Call the loss's ``check_labels`` or ``check_data``, if it has one; a plain function accepts everything."""
+    check = getattr(loss, "check_data", None) if isinstance(given, Data) else getattr(loss, "check_labels", None)
+    if check is not None:
+        check(given)
 
 
 def check_temperature(temperature: float, name: str = "temperature") -> float:
@@ -67,22 +87,6 @@ def check_mask(loss: object, mask: Tensor, shape: torch.Size) -> None:
         raise ValueError(f"{name} takes a mask of shape {tuple(shape)}, not {tuple(mask.shape)}")
 
 
-def check_differ(loss: object, data: Data, reason: str) -> None:
-    """Raise a ValueError if all labels of the data are equal; ``reason`` says why the loss cannot learn from them."""
-    labels = data.labels
-    if labels is not None and labels.ndim == 1 and bool((labels == labels[0]).all()):
-        name = f"every label is {labels[0].item():g}, which teaches {type(loss).__name__} nothing"
-        raise ValueError(f"{name}: {reason}; add rows with other labels")
-
-
-def check_several(loss: object, data: Data, least: int = 2) -> None:
-    """Raise a ValueError if even the largest batch has fewer rows than the loss needs to compare them."""
-    if data.rows < least:
-        name = f"batches of at most {data.rows} row{'s' * (data.rows > 1)} teach {type(loss).__name__} nothing"
-        remedy = f"pass at least {least} rows and a batch_size of at least {least}"
-        raise ValueError(f"{name}, which compares the rows of a batch; {remedy}")
-
-
 def check_labelled(loss: object, *columns: Tensor, labels: Tensor) -> list[Tensor]:
     """The columns, checked by ``check_columns``, and the labels, one number for each row."""
     columns = tuple(check_columns(loss, *columns))
@@ -121,8 +125,9 @@ def check_values(loss: object, labels: Tensor, good: Tensor, expected: str) -> N
     raise ValueError(f"labels[{where}] is {given}; {type(loss).__name__} takes {expected}")
 
 
-def check_finite(loss: object, labels: Tensor, remedy: str = "leave out rows without a label") -> None:
+def check_finite(loss: object, labels: Tensor) -> None:
     """Raise unless every label is a finite number."""
+    remedy = "leave out rows without a label, or check whether their teacher ran in half precision"
     check_values(loss, labels, torch.isfinite(labels), f"finite numbers; {remedy}")
 
 

@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sbert.losses.checks import check_class, check_columns, check_differ, check_dim, check_labelled, project
-from sbert.losses.module import Data, LossModule
+from sbert.losses.checks import check_class, check_columns, check_dim, check_labelled, project
+from sbert.losses.module import LossModule
 
 FEATURES = ("u", "v", "|u-v|", "u*v")
 
@@ -40,6 +40,7 @@ class SoftmaxLoss(LossModule):
     """
 
     labels_are_classes = True
+    needs_different_labels = "the same class would be right for all texts"
 
     def __init__(self, dim: int, classes: int, concatenation: tuple[str, ...] = ("u", "v", "|u-v|")) -> None:
         super().__init__()
@@ -79,7 +80,3 @@ class SoftmaxLoss(LossModule):
     def check_labels(self, labels: Tensor) -> None:
         """Raise unless every label is an integer from 0 to classes - 1."""
         check_class(self, labels, self.classes)
-
-    def check_data(self, data: Data) -> None:
-        """Raise if all labels are equal."""
-        check_differ(self, data, "the same class would be right for all texts")

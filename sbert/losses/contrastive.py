@@ -6,9 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sbert.losses.checks import check_labelled, check_margin, check_several, check_values
+from sbert.losses.checks import check_labelled, check_margin, check_values
 from sbert.losses.distances import check_distance, pairwise_distance
-from sbert.losses.module import Data, LossModule
+from sbert.losses.module import LossModule
 
 
 class ContrastiveLoss(LossModule):
@@ -94,13 +94,11 @@ class OnlineContrastiveLoss(ContrastiveLoss):
         tensor(1.2500)
     """
 
+    least_rows = 2
+
     def forward(self, first: Tensor, second: Tensor, *, labels: Tensor) -> Tensor:
         first, second, labels = check_labelled(self, first, second, labels=labels)
         similar = labels == 1
         distances = pairwise_distance(first, second, self.distance)  # (rows,)
         losses = torch.where(similar, distances, F.relu(self.margin - distances)) ** 2
         return torch.where(_hard_pairs(distances.detach(), similar), losses, 0).sum()
-
-    def check_data(self, data: Data) -> None:
-        """Raise unless a batch has at least two pairs to compare."""
-        check_several(self, data)

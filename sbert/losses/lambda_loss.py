@@ -11,9 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sbert.inputs.arguments import check_choice
-from sbert.losses.checks import check_finite, check_temperature, check_values
+from sbert.losses.checks import Data, check_temperature, check_values
 from sbert.losses.lists import ListLoss
-from sbert.losses.module import Data
 
 
 class Ranking(NamedTuple):
@@ -182,10 +181,7 @@ class LambdaLoss(_PairLoss):
     """
 
     def __init__(
-        self,
-        weighting: str | Callable[[Ranking], Tensor] = "ndcg_loss2++",
-        sigma: float = 1.0,
-        k: int | None = None,
+        self, weighting: str | Callable[[Ranking], Tensor] = "ndcg_loss2++", sigma: float = 1.0, k: int | None = None
     ) -> None:
         super().__init__(sigma, k)
         if isinstance(weighting, str):
@@ -197,5 +193,5 @@ class LambdaLoss(_PairLoss):
 
     def check_labels(self, labels: Tensor) -> None:
         """Raise unless every label is a finite number of 0 or more."""
-        check_finite(self, labels)
+        super().check_labels(labels)
         check_values(self, labels, labels >= 0, "grades of 0 or more; subtract the smallest, or use another loss")

@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sbert.losses.checks import check_columns, check_finite, check_mask, check_temperature, require_labels
-from sbert.losses.module import Data, LossModule
+from sbert.losses.checks import Data, check_columns, check_mask, check_temperature, require_labels
+from sbert.losses.module import LossModule
 
 
 class ListLoss(LossModule):
@@ -53,10 +53,6 @@ class ListLoss(LossModule):
         if isinstance(labels, Tensor) and labels.shape == matrix.shape:
             labels = labels.masked_fill(~mask, 0)
         return matrix, require_labels(self, labels, tuple(matrix.shape)).to(matrix.dtype), mask
-
-    def check_labels(self, labels: Tensor) -> None:
-        """Raise unless every label is finite."""
-        check_finite(self, labels)
 
     def check_data(self, data: Data) -> None:
         """Raise if every query has one document."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
+
+from sbert.losses.checks import Data, check_finite
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -36,6 +38,10 @@ class LossModule(nn.Module):
                 raise TypeError(f"{given}. Pass it to the trainer: Trainer(model, data, {cls.__name__}({needed}))")
         return super().__new__(cls)
 
+    # What the data must have: rows in its largest batch; and labels that differ, for the reason that stands here.
+    least_rows: int = 1
+    needs_different_labels: str = ""
+
     def __init__(self) -> None:
         super().__init__()
 
@@ -45,30 +51,25 @@ class LossModule(nn.Module):
         settings = [(name, getattr(self, name)) for name in names if hasattr(self, name)]
         return ", ".join([f"{name}={value!r}" for name, value in settings if not callable(value)])
 
+    def check_labels(self, labels: Tensor) -> None:
+        """Raise a ValueError for labels that the loss does not take: those that are not finite, or what it says."""
+        check_finite(self, labels)
+
+    def check_data(self, data: Data) -> None:
+        """Raise a ValueError if the data teaches the loss nothing: too few rows to compare, or equal labels."""
+        own, labels = type(self).__name__, data.labels
+        if data.rows < self.least_rows:
+            name = f"batches of at most {data.rows} row{'s' * (data.rows > 1)} teach {own} nothing"
+            remedy = f"pass at least {self.least_rows} rows and a batch_size of at least {self.least_rows}"
+            raise ValueError(f"{name}, which compares the rows of a batch; {remedy}")
+        reason = self.needs_different_labels
+        if reason and labels is not None and labels.ndim == 1 and bool((labels == labels[0]).all()):
+            name = f"every label is {labels[0].item():g}, which teaches {own} nothing"
+            raise ValueError(f"{name}: {reason}; add rows with other labels")
+
 
 def is_model_like(value: object) -> bool:
     """Whether the value is a model that turns texts into vectors or scores, or a part of one, from any library."""
     # Not hasattr(value, "tokenizer"): reading this property may build a tokenizer.
     owners = (value, *type(value).__mro__[:-1]) if isinstance(value, nn.Module) else ()
     return any("tokenizer" in vars(place) or hasattr(place, "save_pretrained") for place in owners)
-
-
-class Data(NamedTuple):
-    """What a loss is told about the data set before training.
-
-    Args:
-        rows: Number of rows in the largest batch.
-        columns: Number of text columns.
-        labels: Labels of all rows; None if the data has none.
-    """
-
-    rows: int
-    columns: int
-    labels: Tensor | None
-
-
-def run_check(loss: object, given: Tensor | Data) -> None:
-    """Call the loss's ``check_labels`` or ``check_data``, if it has one; a plain function accepts everything."""
-    check = getattr(loss, "check_data", None) if isinstance(given, Data) else getattr(loss, "check_labels", None)
-    if check is not None:
-        check(given)

@@ -1,4 +1,4 @@
-"""MultipleNegativesRankingLoss: in-batch negatives (InfoNCE)."""
+"""Losses whose negatives are other rows of the batch: MultipleNegativesRankingLoss and others."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from functools import partial
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from sbert.functional import SIMILARITIES, check_similarity, cos_sim
+from sbert.functional import SIMILARITIES, check_similarity, cos_sim, pairwise_cosines
 from sbert.inputs.arguments import check_choice
-from sbert.losses.checks import check_columns, check_margin, check_several, check_temperature
-from sbert.losses.module import Data, LossModule
+from sbert.losses.checks import Data, check_columns, check_margin, check_temperature
+from sbert.losses.module import LossModule
 
 # Rows scored at a time: with thousands of rows, all scores at once would take more memory than the model.
 _ROWS = 512
 
-
+Blocks = list[tuple[int, int]]  # Pairs of columns whose rows are compared.
 # For each name in ``contrast``, the columns whose rows are compared: 0 the anchor, 1 the positive, 2 all negatives.
 _CONTRASTS = {
     "anchor-anchor": (0, 0),
@@ -103,6 +103,8 @@ class MultipleNegativesRankingLoss(LossModule):
         tensor(0.3133)
     """
 
+    least_rows = 2
+
     def __init__(
         self,
         temperature: float = 0.05,
@@ -149,9 +151,7 @@ class MultipleNegativesRankingLoss(LossModule):
         loss = self._compare(blocks, columns, texts, guide)
         return (loss + self._compare([(1, 0)], columns, texts, guide)) / 2 if self.symmetric else loss
 
-    def _compare(
-        self, blocks: list[tuple[int, int]], columns: list[Tensor], texts: Tensor | None, guide: Tensor | None
-    ) -> Tensor:
+    def _compare(self, blocks: Blocks, columns: list[Tensor], texts: Tensor | None, guide: Tensor | None) -> Tensor:
         """The mean cross-entropy of all rows; each block compares two columns, the first block has the positives."""
         rows = len(columns[0])
         parts = [slice(start, min(start + _ROWS, rows)) for start in range(0, rows, _ROWS)]
@@ -161,12 +161,7 @@ class MultipleNegativesRankingLoss(LossModule):
         return torch.stack([sum_of(blocks, columns, part, texts, guide) for part in parts]).sum() / rows
 
     def _sum(
-        self,
-        blocks: list[tuple[int, int]],
-        columns: list[Tensor],
-        part: slice,
-        texts: Tensor | None,
-        guide: Tensor | None,
+        self, blocks: Blocks, columns: list[Tensor], part: slice, texts: Tensor | None, guide: Tensor | None
     ) -> Tensor:
         """The sum of the losses of the rows in ``part``."""
         rows = torch.arange(len(columns[0]), device=columns[0].device)
@@ -204,7 +199,7 @@ class MultipleNegativesRankingLoss(LossModule):
     def check_data(self, data: Data) -> None:
         """Raise unless a row has a candidate other than its positive."""
         if data.columns < 3:
-            check_several(self, data)
+            super().check_data(data)
 
     def _check_extras(self, texts: Tensor | None, guide: Tensor | None, shape: tuple[int, int]) -> None:
         if texts is not None and (texts.is_floating_point() or tuple(texts.shape) != shape):
@@ -212,3 +207,105 @@ class MultipleNegativesRankingLoss(LossModule):
             raise kind(f"texts are {texts.dtype} of shape {tuple(texts.shape)}; pass integer ids of shape {shape}")
         if guide is not None and (guide.ndim != 3 or tuple(guide.shape[:2]) != shape):
             raise ValueError(f"guide has shape {tuple(guide.shape)}; pass vectors of shape {(*shape, 'guide_dim')}")
+
+
+class ContrastiveTensionLoss(LossModule):
+    """Each text's vector by one model should be most similar to the same text's vector by the other.
+
+        loss = (mean_i -log softmax_j(s(u_i, v_j) / t)_i + mean_i -log softmax_j(s(u_j, v_i) / t)_i) / 2
+
+    The model returns the vectors u and v of both copies side by side, because a loss sees vectors only: see
+    ``sbert.losses``. The negatives are the other rows of the batch. t is trained, too. For a single row, the loss is 0.
+
+    Args:
+        temperature: t, at the start.
+        similarity: s, ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``; the last two are negative distances.
+
+    Shape:
+        sentence: (rows, 2 * dim), first u, then v. Output: scalar.
+
+    Raises:
+        ValueError: If a setting is invalid, or the vectors cannot be halved.
+
+    References:
+        Carlsson et al., 2021 (with sampled pairs). https://openreview.net/forum?id=Ov_sMNau-PF
+        Radford et al., 2021, figure 3 (both directions in the batch, t trained). https://arxiv.org/abs/2103.00020
+
+    Example:
+        >>> loss = ContrastiveTensionLoss(temperature=1.0)
+        >>> loss(torch.cat([torch.eye(2), torch.eye(2)], 1)).round(decimals=4).detach()
+        tensor(0.3133)
+    """
+
+    takes_several_vectors = True
+    least_rows = 2
+
+    def __init__(self, temperature: float = 0.05, similarity: str = "cosine") -> None:
+        super().__init__()
+        self.similarity: str = check_similarity(similarity)
+        self.log_scale: nn.Parameter = nn.Parameter(torch.tensor(-math.log(check_temperature(temperature))))
+
+    def forward(self, sentence: Tensor) -> Tensor:
+        (sentence,) = check_columns(self, sentence)
+        if sentence.shape[1] % 2:
+            raise ValueError(f"dim {sentence.shape[1]} is odd; pass the vectors of two models side by side")
+        first, second = sentence.chunk(2, 1)
+        scores: Tensor = SIMILARITIES[self.similarity](first, second) * self.log_scale.exp()  # (rows, rows)
+        own = torch.arange(len(scores), device=scores.device)
+        return (F.cross_entropy(scores, own) + F.cross_entropy(scores.T, own)) / 2
+
+
+class MegaBatchMarginLoss(LossModule):
+    """A pair should be more similar than one margin, its anchor and the hardest negative less similar than another.
+
+        loss = mean_i max(m_p - cos(a_i, p_i), 0) + max(max_{j != i} cos(a_i, p_j) - m_n, 0)
+
+    The larger the batch, the harder its negatives: 500 rows or more, with ``chunk_tokens`` of ``TrainingConfig`` where
+    memory is short. For a single row, the second term is 0.
+
+    Args:
+        positive_margin: m_p, a cosine.
+        negative_margin: m_n, a cosine below ``positive_margin``.
+
+    Shape:
+        anchor, positive: (rows, dim). Output: scalar.
+
+    Raises:
+        ValueError: If the margins are not in order, or the shapes do not match.
+
+    References:
+        Wieting and Gimpel, 2018 (mega-batches; there with one margin, between both cosines).
+        https://aclanthology.org/P18-1042
+
+    Example:
+        >>> MegaBatchMarginLoss()(torch.eye(2), torch.eye(2))
+        tensor(0.)
+        >>> MegaBatchMarginLoss()(torch.eye(2), torch.ones(2, 2)).round(decimals=4)
+        tensor(0.5000)
+    """
+
+    def __init__(self, positive_margin: float = 0.8, negative_margin: float = 0.3) -> None:
+        super().__init__()
+        if not -1 <= negative_margin < positive_margin <= 1:
+            raise ValueError(f"margins {positive_margin}, {negative_margin}; pass cosines, the first greater")
+        self.positive_margin: float = positive_margin
+        self.negative_margin: float = negative_margin
+
+    def forward(self, anchor: Tensor, positive: Tensor) -> Tensor:
+        anchor, positive = check_columns(self, anchor, positive)
+        near = F.relu(self.positive_margin - pairwise_cosines(anchor, positive))  # (rows,)
+        if len(anchor) == 1:
+            return near.mean()
+        far = pairwise_cosines(anchor, positive[self._hardest(anchor, positive)])  # (rows,)
+        return (near + F.relu(far - self.negative_margin)).mean()
+
+    @staticmethod
+    @torch.no_grad()
+    def _hardest(anchor: Tensor, positive: Tensor) -> Tensor:
+        """The row of each anchor's most similar positive of another row."""
+        hardest = []
+        for start in range(0, len(anchor), _ROWS):
+            cosines = cos_sim(anchor[start : start + _ROWS], positive)
+            cosines.diagonal(start).fill_(-math.inf)
+            hardest.append(cosines.argmax(1))
+        return torch.cat(hardest)

@@ -7,15 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sbert.functional import directions, pairwise_cosines
-from sbert.losses.checks import (
-    check_between,
-    check_differ,
-    check_finite,
-    check_labelled,
-    check_several,
-    check_temperature,
-)
-from sbert.losses.module import Data, LossModule
+from sbert.losses.checks import check_between, check_labelled, check_temperature
+from sbert.losses.module import LossModule
 
 
 class CosineSimilarityLoss(LossModule):
@@ -66,18 +59,11 @@ def _order_loss(scores: Tensor, labels: Tensor) -> Tensor:
 class _OrderLoss(LossModule):
     """What CoSENTLoss and AnglELoss share; they differ in the similarity."""
 
+    least_rows, needs_different_labels = 2, "only the order of labels matters"
+
     def __init__(self, temperature: float = 0.05) -> None:
         super().__init__()
         self.temperature: float = check_temperature(temperature)
-
-    def check_labels(self, labels: Tensor) -> None:
-        """Raise unless every label is finite."""
-        check_finite(self, labels)
-
-    def check_data(self, data: Data) -> None:
-        """Raise unless there are at least two rows with different labels."""
-        check_several(self, data)
-        check_differ(self, data, "only the order of labels matters")
 
 
 class CoSENTLoss(_OrderLoss):

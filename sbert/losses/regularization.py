@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sbert.functional import cos_sim
-from sbert.losses.checks import check_columns, check_several
-from sbert.losses.module import Data, LossModule
+from sbert.losses.checks import check_columns
+from sbert.losses.module import LossModule
 
 
 class GlobalOrthogonalRegularizationLoss(LossModule):
@@ -40,6 +40,8 @@ class GlobalOrthogonalRegularizationLoss(LossModule):
         tensor(1.7500)
     """
 
+    least_rows = 2
+
     def __init__(self, mean_weight: float = 1.0, second_moment_weight: float = 1.0) -> None:
         super().__init__()
         weights = (mean_weight, second_moment_weight)
@@ -58,7 +60,3 @@ class GlobalOrthogonalRegularizationLoss(LossModule):
         pairs = max(rows * (rows - 1), 1)
         second_moment = F.relu(cosines.square().sum() / pairs - 1 / dim)
         return self.mean_weight * (cosines.sum() / pairs).square() + self.second_moment_weight * second_moment
-
-    def check_data(self, data: Data) -> None:
-        """Raise unless a batch has two rows."""
-        check_several(self, data)

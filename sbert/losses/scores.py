@@ -9,13 +9,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sbert.inputs.arguments import check_choice
-from sbert.losses.checks import check_between, check_class, check_differ, check_finite, check_labelled
-from sbert.losses.module import Data, LossModule
+from sbert.losses.checks import check_between, check_class, check_labelled
+from sbert.losses.module import LossModule
 from sbert.losses.signature import Loss
 
 
 class _ScoreLoss(LossModule):
     """What the losses below share: checks of the scores and of the data."""
+
+    needs_different_labels = "the same score would be right for all texts"
 
     def _check_scores(self, scores: Tensor, labels: Tensor, classes: int) -> list[Tensor]:
         """Check the number of scores per row; return the scores, at least float32, and the labels."""
@@ -24,10 +26,6 @@ class _ScoreLoss(LossModule):
             name = f"{type(self).__name__} takes {classes} score{'s' * (classes > 1)} per row"
             raise ValueError(f"{name}, but the model gives {scores.shape[1]}; pass classes={classes}, or another loss")
         return [scores, labels]
-
-    def check_data(self, data: Data) -> None:
-        """Raise if all labels are equal."""
-        check_differ(self, data, "the same score would be right for all texts")
 
 
 class BinaryCrossEntropyLoss(_ScoreLoss):
@@ -104,7 +102,7 @@ class SquaredErrorLoss(_ScoreLoss):
 
     def check_labels(self, labels: Tensor) -> None:
         """Raise unless every label is finite and, with a sigmoid, between 0 and 1."""
-        check_finite(self, labels)
+        super().check_labels(labels)
         if isinstance(self.activation, nn.Sigmoid):
             remedy = "divide scores of 0 to 5 by 5, or give the model activation=nn.Identity()"
             check_between(self, labels, 0, 1, f" with a sigmoid; {remedy}")

@@ -155,21 +155,17 @@ class Signature:
             ('query', 'documents')
         """
         if len(self.columns) != (not self.takes_lists):
-            raise TypeError(
-                f"{self.name} takes {self}; a cross-encoder gives one column, so take scores alone; or *scores, for"
-                " rows of a query and a list of documents"
-            )
+            remedy = "take scores alone; or *scores, for rows of a query and a list of documents"
+            raise TypeError(f"{self.name} takes {self}; a cross-encoder gives one column, so {remedy}")
         if unavailable := sorted(self.extras - {"labels"}):
-            raise ValueError(
-                f"{self.name} takes {unavailable[0]}, which belongs to the vectors of texts; a cross-encoder has none"
-            )
+            what = f"{unavailable[0]}, which belongs to the vectors of texts"
+            raise ValueError(f"{self.name} takes {what}; a cross-encoder has none")
         if not self.takes_lists:
             return replace(self, columns=("first", "second"), more=None)
-        by_name: dict[str, Any] = {
-            key: tuple(n for n in getattr(self, key) if n != "mask") for key in ("settings", "row_data")
-        }
         extras = self.extras | {"mask"} & self.by_name
-        return replace(self, columns=("query", "documents"), more=None, extras=extras, **by_name)
+        settings, row_data = (tuple(n for n in names if n != "mask") for names in (self.settings, self.row_data))
+        columns = ("query", "documents")
+        return replace(self, columns=columns, more=None, extras=extras, settings=settings, row_data=row_data)
 
     @property
     def takes_lists(self) -> bool:

@@ -6,9 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sbert.losses.checks import check_columns, check_differ, check_labelled, check_margin, check_several, check_whole
+from sbert.losses.checks import Data, check_columns, check_labelled, check_margin, check_whole
 from sbert.losses.distances import check_distance, distance_matrix, pairwise_distance
-from sbert.losses.module import Data, LossModule
+from sbert.losses.module import LossModule
 
 
 class TripletLoss(LossModule):
@@ -50,6 +50,7 @@ class _BatchTriplets(LossModule):
     """What the losses below share: a distance, a margin and the checks of the labels."""
 
     labels_are_classes = True
+    least_rows, needs_different_labels = 3, "a negative has another label than the anchor"
 
     def __init__(self, distance: str = "euclidean", margin: float | None = 5.0) -> None:
         super().__init__()
@@ -62,8 +63,7 @@ class _BatchTriplets(LossModule):
 
     def check_data(self, data: Data) -> None:
         """Raise unless the data has a triplet: two rows with one label and a row with another."""
-        check_several(self, data, 3)
-        check_differ(self, data, "a negative has another label than the anchor")
+        super().check_data(data)
         if data.labels is not None and int(torch.unique(data.labels, return_counts=True)[1].max()) < 2:
             name = f"the {len(data.labels)} labels are all different, which teaches {type(self).__name__} nothing"
             raise ValueError(f"{name}: a positive has the label of its anchor; add rows with equal labels")

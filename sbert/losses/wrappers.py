@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sbert.losses.checks import check_columns, check_temperature
-from sbert.losses.module import Data, LossModule, run_check
+from sbert.losses.checks import Data, check_columns, check_temperature, run_check
+from sbert.losses.module import LossModule
 from sbert.losses.signature import Loss, Signature
 
 
@@ -160,9 +160,7 @@ class AdaptiveLayerLoss(_Combination):
         kl_temperature: float = 0.3,
     ) -> None:
         if layers < 2 or not 0 <= kl_weight < math.inf:
-            raise ValueError(
-                f"layers={layers}, kl_weight={kl_weight}; pass 2 layers or more, and a weight of 0 or more"
-            )
+            raise ValueError(f"layers={layers}, kl_weight={kl_weight}; pass 2 layers or more, a weight of 0 or more")
         super().__init__([loss], weights, layers)
         self.layers: int = layers
         self.kl_weight: float = kl_weight

@@ -14,6 +14,19 @@ from sbert.training.callbacks import Callback, Progress, State
 class _Figures(Callback):
     """Sends the figures of steps and evaluations to a program that draws them."""
 
+    _run: Any = None  # What takes them: a writer, a run, or the module of its functions; made at the first figures.
+    _id: str | None = None  # Of the run, with which a resumed training goes on.
+    _end: str  # The name of its function that ends it.
+
+    def on_begin(self, progress: Progress) -> None:  # noqa: ARG002
+        """Begin anew at the first figures."""
+        self._run = self._id = None
+
+    def on_end(self, progress: Progress) -> None:  # noqa: ARG002
+        """Close the file, or finish the run."""
+        if self._run is not None:
+            getattr(self._run, self._end)()
+
     def on_step(self, progress: Progress) -> None:
         """Send what is known of the step."""
         self._send("train", progress)
@@ -42,34 +55,26 @@ class TensorBoard(_Figures):
         'runs/first'
     """
 
+    _end = "close"
+
     def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
         self.folder: str | None = None if folder is None else os.fspath(folder)
-        self._writer: Any = None
 
     def log(self, figures: dict[str, float], progress: Progress) -> None:
         """Write figures of this step."""
-        if self._writer is None:
+        if self._run is None:
             with require("TensorBoard()", "tensorboard", "tensorboard"):
                 from torch.utils.tensorboard import SummaryWriter
             folder = self.folder or os.fspath((progress.folder or Path()) / "tensorboard")
             # After a resume, steps that run again replace those after the checkpoint.
-            self._writer = SummaryWriter(folder, purge_step=progress.step)
+            self._run = SummaryWriter(folder, purge_step=progress.step)
         for name, value in figures.items():
-            self._writer.add_scalar(name, value, progress.step)
-
-    def on_begin(self, progress: Progress) -> None:  # noqa: ARG002
-        """Open a new file at the first figures."""
-        self._writer = None
+            self._run.add_scalar(name, value, progress.step)
 
     def on_save(self, progress: Progress) -> None:  # noqa: ARG002
         """Write what is waiting."""
-        if self._writer is not None:
-            self._writer.flush()
-
-    def on_end(self, progress: Progress) -> None:  # noqa: ARG002
-        """Close the file."""
-        if self._writer is not None:
-            self._writer.close()
+        if self._run is not None:
+            self._run.flush()
 
 
 class _WithRun(_Figures):
@@ -77,12 +82,6 @@ class _WithRun(_Figures):
 
     def __init__(self, **options: Any) -> None:
         self.options: dict[str, Any] = options
-        self._run: Any = None  # Or the module of its functions.
-        self._id: str | None = None
-
-    def on_begin(self, progress: Progress) -> None:  # noqa: ARG002
-        """Begin a new run at the first figures."""
-        self._run = self._id = None
 
     def state(self) -> State:
         """The id of the run."""
@@ -104,6 +103,8 @@ class WandB(_WithRun):
         'cats'
     """
 
+    _end = "finish"
+
     def log(self, figures: dict[str, float], progress: Progress) -> None:
         """Send figures of this step."""
         if self._run is None:
@@ -113,11 +114,6 @@ class WandB(_WithRun):
             self._run = wandb.init(config=dict(progress.settings), **{**self.options, **same})
             self._id = self._run.id
         self._run.log(figures, step=progress.step)
-
-    def on_end(self, progress: Progress) -> None:  # noqa: ARG002
-        """Finish the run."""
-        if self._run is not None:
-            self._run.finish()
 
 
 class MLflow(_WithRun):
@@ -131,6 +127,8 @@ class MLflow(_WithRun):
         'cats'
     """
 
+    _end = "end_run"
+
     def log(self, figures: dict[str, float], progress: Progress) -> None:
         """Send figures of this step."""
         if self._run is None:
@@ -142,8 +140,3 @@ class MLflow(_WithRun):
                 mlflow.log_params({name: str(value)[:500] for name, value in progress.settings.items()})
             self._id, self._run = started.info.run_id, mlflow
         self._run.log_metrics(figures, step=progress.step)
-
-    def on_end(self, progress: Progress) -> None:  # noqa: ARG002
-        """Finish the run."""
-        if self._run is not None:
-            self._run.end_run()

@@ -11,7 +11,7 @@ import torch
 from sbert.distributed.ranks import Ranks
 from sbert.evaluation.evaluator import Evaluate
 from sbert.inputs.arguments import known_arguments_or, warn
-from sbert.losses.module import Data, run_check
+from sbert.losses.checks import Data, run_check
 from sbert.losses.signature import Loss, Signature
 from sbert.modules import Transformer
 from sbert.training.callbacks import AveragedWeights, Callback, EarlyStopping, as_callbacks

@@ -291,9 +291,9 @@ WRONG: list[tuple[str, Any, type[Exception], str]] = [
     ("BatchAllTripletLoss-cosine", [0.0, 0.0], TypeError, "are torch.float32; BatchAllTripletLoss takes whole"),
     ("BatchHardTripletLoss-cosine", [0.0, 0.0], TypeError, "are torch.float32; BatchHardTripletLoss takes whole"),
     ("BatchSemiHardTripletLoss-cosine", [0.0, 0.0], TypeError, "are torch.float32; BatchSemiHardTripletLoss takes"),
-    ("MarginMSELoss", [1, NAN], ValueError, "labels[1] is nan; MarginMSELoss takes finite numbers; check whether"),
+    ("MarginMSELoss", [1, NAN], ValueError, "leave out rows without a label, or check whether their teacher ran in"),
     ("MarginMSELoss-cosine-2", [[1, 2], [3, NAN]], ValueError, "labels[1, 1] is nan; MarginMSELoss takes finite"),
-    ("MSELoss-1", [[0] * DIM, [NAN] * DIM], ValueError, "labels[1, 0] is nan; MSELoss takes finite numbers; check"),
+    ("MSELoss-1", [[0] * DIM, [NAN] * DIM], ValueError, "labels[1, 0] is nan; MSELoss takes finite numbers; leave out"),
     ("DistillKLDivLoss", [[1, 2], [-INF, 0]], ValueError, "labels[1, 0] is -inf; DistillKLDivLoss takes finite"),
     ("BinaryCrossEntropyLoss", [0.0, 1.5], ValueError, "labels[1] is 1.5; BinaryCrossEntropyLoss takes 0 to 1"),
     ("SquaredErrorLoss", [0.0, INF], ValueError, "labels[1] is inf; SquaredErrorLoss takes finite"),
@@ -530,7 +530,7 @@ def test_a_batch_that_teaches_nothing_is_worth_nothing(row: Row) -> None:
         loss, extras = row.make(DIM), {} if labels is None else {"labels": torch.tensor(labels)}
         assert not any(tensor.any() for tensor in with_gradients(loss, columns, extras))
         with pytest.raises(ValueError, match=r"teach(es)? \w+ nothing.*; (add|pass)"):
-            loss.check_data(losses.module.Data(rows, row.columns, extras.get("labels")))
+            loss.check_data(losses.checks.Data(rows, row.columns, extras.get("labels")))
 
 
 @rows(lambda row: not row.idle)
@@ -544,7 +544,7 @@ def test_what_teaches_is_no_error(row: Row) -> None:
     value = cast(loss, torch.float32)(*columns, **extras)
     assert any(gradient.any() for gradient in torch.autograd.grad(value, columns, allow_unused=True))
     for rows in (1, 3):
-        data = losses.module.Data(rows, row.columns, None if labels is None else extras["labels"][:rows])
+        data = losses.checks.Data(rows, row.columns, None if labels is None else extras["labels"][:rows])
         if row.one_answer:
             with pytest.raises(ValueError, match="nothing"):
                 loss.check_data(data)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from sbert.losses import LambdaLoss, ListMLELoss, ListNetLoss, LocalizedContrastiveLoss, RankNetLoss, ScoreMarginMSELoss
-from sbert.losses.module import Data
+from sbert.losses.checks import Data
 
 COUNTS = [5, 1, 3, 4]  # Documents of each query.
 MASK = torch.arange(5) < torch.tensor(COUNTS)[:, None]

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from sbert.data.formats import read_parquet
 from sbert.inputs.texts import records_of
-from sbert.losses.module import run_check
+from sbert.losses.checks import run_check
 from sbert.losses.signature import Loss, Signature
 from sbert.training.rows.columns import find_layout
 from sbert.training.rows.sampling import Batch

@@ -7,14 +7,16 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count, cycle
-from typing import Protocol
+from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 import numpy as np
 import numpy.typing as npt
-from torch import Tensor
 
 from sbert.inputs.arguments import warn
+
+if TYPE_CHECKING:
+    from sbert.training.rows import Rows
 
 Batch = npt.NDArray[np.int64]  # Indices of rows.
 
@@ -22,15 +24,6 @@ Batch = npt.NDArray[np.int64]  # Indices of rows.
 _POOL = 50
 # Rows whose texts are read together, and told apart.
 _TOGETHER = 200_000
-
-
-class Rows(Protocol):
-    """What samplers ask of ``sbert.training.Rows``."""
-
-    def __len__(self) -> int: ...
-    @property
-    def labels(self) -> Tensor | None: ...
-    def texts_of(self, rows: Batch, /) -> list[tuple[str, ...]]: ...
 
 
 def random(rows: Rows, batch_size: int, generator: np.random.Generator) -> list[Batch]:

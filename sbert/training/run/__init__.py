@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from sbert.distributed.buckets import GradientBuckets, sort_unused_first
 from sbert.distributed.ranks import Ranks
-from sbert.evaluation.evaluator import Evaluate
+from sbert.evaluation.evaluator import Evaluate, Evaluator
 from sbert.inputs.arguments import warn
 from sbert.pipeline.batching import prefetch
 from sbert.pipeline.encode import evaluating
@@ -30,7 +30,6 @@ from sbert.training.callbacks import Callback, Progress, read_states, restore_st
 from sbert.training.config import TrainingConfig
 from sbert.training.rows.batches import Batches, PreparedBatch
 from sbert.training.run import checkpoint
-from sbert.training.run.evaluation import find_best, measure
 from sbert.training.run.report import Log, training_card
 from sbert.training.run.weights import EmbeddingGradients, Optimizers, Weights, gather_whole, shard
 
@@ -282,18 +281,49 @@ class Run:
         name = checkpoint.name_after(self.step)
 
         def save() -> None:
-            state = {
-                "step": self.step,
-                "waiting": self.log.waiting,
-                "best": self.best,
-                "stopped": self.progress.stopped,
-            }
+            state = {"step": self.step, "waiting": self.log.waiting, "best": self.best}
             more, of_callbacks = read_states(self.callbacks)
-            both = tensors | more, {**self.setup, **state, **values, **of_callbacks}
+            state |= {"stopped": self.progress.stopped, **self.setup, **values, **of_callbacks}
+            both = tensors | more, state
             self._save_model(name, lambda path: checkpoint.write(path, self.whole_model, *both, self.config.keep))
 
         self.ranks.run_on_main(save)
         self._notify("on_save", path=self.output / name)
+
+
+def measure(evaluators: Evaluate | Mapping[str, Evaluate], model: Any, ranks: Ranks) -> dict[str, float]:
+    """The scores by name, on all ranks together; those of one of several evaluators are called ``name_score``."""
+    scores: dict[str, float] = {}
+    for name, evaluator in (evaluators if isinstance(evaluators, Mapping) else {"": evaluators}).items():
+        result = ranks.together(partial(_evaluate, evaluator, model, ranks))
+        named = dict(result) if isinstance(result, Mapping) else {"score": float(result)}
+        own = {f"{name}_{metric}" if name else metric: float(score) for metric, score in named.items()}
+        if twice := scores.keys() & own.keys():
+            raise ValueError(f"several evaluators give {', '.join(sorted(twice))}; give them other names")
+        scores |= own
+    return scores
+
+
+def _evaluate(evaluator: Any, model: Any, ranks: Ranks) -> float | Mapping[str, float]:
+    with evaluating(model):
+        if isinstance(evaluator, Evaluator):
+            return evaluator(model, ranks=ranks)
+        result: float | Mapping[str, float] = evaluator(model) if ranks.first else {}  # It knows nothing of ranks.
+        return result
+
+
+def find_best(scores: Mapping[str, float], best: list[Any] | None, config: TrainingConfig) -> list[Any] | None:
+    """The name and the value of the score that decides, if it is better than the best one so far; else None.
+
+    Raises:
+        ValueError: If the score that decides is not among them.
+    """
+    metric = config.metric or next(iter(scores), "")
+    if metric not in scores:
+        raise ValueError(f"metric={metric!r} is not among the evaluator's {', '.join(scores) or 'scores: none'}")
+    sign = -1 if config.lower_is_better(metric) else 1
+    before = sign * best[1] if best is not None and best[0] == metric else -math.inf
+    return [metric, scores[metric]] if sign * scores[metric] > before else None  # Not for NaN.
 
 
 @contextmanager

@@ -7,7 +7,6 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from fnmatch import fnmatchcase
-from operator import attrgetter
 from typing import Any
 
 import torch
@@ -65,9 +64,11 @@ def prepare_model(model: Any, losses: Mapping[str, Loss], config: TrainingConfig
     Raises:
         ValueError: If a pattern of frozen weights matches none, or a transformer cannot be checkpointed.
     """
-    weights, modules = Weights(model, losses), list(model.modules())
-    modes = list(map(attrgetter("training"), modules))
+    weights = Weights(model, losses)
     with ExitStack() as undo:
+        undo.callback(weights.both.zero_grad)
+        for module in model.modules():
+            undo.callback(setattr, module, "training", module.training)
         if config.freeze:
             named = {name.removeprefix("model."): value for name, value in weights.both.named_parameters()}
             for name in match_names(config.freeze, list(named), "freeze"):
@@ -81,13 +82,8 @@ def prepare_model(model: Any, losses: Mapping[str, Loss], config: TrainingConfig
                 for layer in max(lists, key=len, default=()) if config.compile else ():
                     layer.compile()
                     undo.callback(setattr, layer, "_compiled_call_impl", None)
-        try:
-            model.train()
-            yield weights
-        finally:
-            weights.both.zero_grad()
-            for module, mode in zip(modules, modes, strict=True):
-                module.training = mode
+        model.train()
+        yield weights
 
 
 def _checkpoint(network: Any, undo: ExitStack) -> None:
