@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from transformers import BertConfig, BertModel, BertTokenizerFast
 
 from sbert import Normalize, Pooling, SentenceEncoder, Transformer
-from sbert.training.rows.sampling import Batch
+from sbert.training.rows.table import Batch
 
 TEMPERATURE = 0.05  # Of the similarities in the loss of the ranking.
 NEIGHBOURS = 8  # Pairs whose passages are similar come in the same batch, at most so many together.

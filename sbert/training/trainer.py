@@ -18,7 +18,7 @@ from sbert.training.callbacks import AveragedWeights, Callback, EarlyStopping, a
 from sbert.training.config import TrainingConfig
 from sbert.training.rows import Rows
 from sbert.training.rows.batches import Batches, Dataset, check_column_settings
-from sbert.training.rows.sampling import Batch
+from sbert.training.rows.table import Batch
 from sbert.training.run import Run, preserve_random_state
 from sbert.training.run.weights import prepare_model
 

@@ -19,8 +19,7 @@ from sbert.inputs.texts import records_of
 from sbert.losses.checks import run_check
 from sbert.losses.signature import Loss, Signature
 from sbert.training.rows.columns import find_layout
-from sbert.training.rows.sampling import Batch
-from sbert.training.rows.table import Table, read_table
+from sbert.training.rows.table import Batch, Table, read_table
 
 _CHUNK = 10_000  # Rows that are read together where all are read.
 _HEAD = 1000  # Rows by which a stream is recognized.

@@ -19,7 +19,8 @@ from sbert.losses.signature import Collate, Loss
 from sbert.training.backward import TrainingBatch, compute_loss
 from sbert.training.config import TrainingConfig
 from sbert.training.rows import Rows
-from sbert.training.rows.sampling import SAMPLERS, Batch, name_of, turns
+from sbert.training.rows.sampling import SAMPLERS, name_of, turns
+from sbert.training.rows.table import Batch
 
 if TYPE_CHECKING:
     from sbert.encoder import SentenceEncoder

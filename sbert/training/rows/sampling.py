@@ -7,18 +7,13 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count, cycle
-from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 import numpy as np
-import numpy.typing as npt
 
 from sbert.inputs.arguments import warn
-
-if TYPE_CHECKING:
-    from sbert.training.rows import Rows
-
-Batch = npt.NDArray[np.int64]  # Indices of rows.
+from sbert.training.rows import Rows
+from sbert.training.rows.table import Batch
 
 # Batches whose rows are sorted by length together: similar lengths in a batch, but other batches in every epoch.
 _POOL = 50

@@ -15,6 +15,7 @@ from sbert.data.rows import make_converter
 from sbert.losses.signature import Signature
 from sbert.training.rows.columns import Layout, check_tuple, is_list
 
+Batch = npt.NDArray[np.int64]  # Indices of rows.
 RowData: TypeAlias = Mapping[str, Tensor | list[Any]]
 
 
@@ -67,9 +68,7 @@ class Table:
             cells.append(texts if self.labels is None else (*texts, label))
         return cells
 
-    def choose(
-        self, rows: npt.NDArray[np.int64], dtype: torch.dtype
-    ) -> tuple[list[Any], Tensor | None, dict[str, Any]]:
+    def choose(self, rows: Batch, dtype: torch.dtype) -> tuple[list[Any], Tensor | None, dict[str, Any]]:
         """The inputs, labels and row data of some rows; fractions in this dtype."""
         listed, index = rows.tolist(), torch.from_numpy(rows)
         chosen: dict[str, Any] = {}
