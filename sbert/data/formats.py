@@ -103,16 +103,21 @@ def choose_format(path: Name, file_format: str | None = None) -> str:
     Raises:
         ValueError: If the format is unknown, or the suffix belongs to an unsupported format.
     """
-    suffix = suffix_of(path)
+    suffix = _suffix_of(path)
     if file_format is None and suffix in _UNSUPPORTED:
         raise ValueError(f"{path} ends in {suffix}, which is not supported: {SUPPORTED}; save it as one of these")
-    chosen = file_format or SUFFIXES.get(suffix, "text")
+    chosen = file_format or _SUFFIXES.get(suffix, "text")
     if chosen not in FORMATS:
         raise ValueError(f"file format {chosen!r} is unknown; pass one of {', '.join(FORMATS)}")
     return chosen
 
 
-def suffix_of(path: Name) -> str:
+def find_format(path: Name) -> str | None:
+    """The format of the suffix of a file; None if the suffix is unknown."""
+    return _SUFFIXES.get(_suffix_of(path))
+
+
+def _suffix_of(path: Name) -> str:
     """The suffix that says the format of a file: that before .gz or .zst."""
     return Path(Path(path).name.lower().removesuffix(".gz").removesuffix(".zst")).suffix
 
@@ -320,5 +325,5 @@ FORMATS: dict[str, Format] = {
     "json": Format((".json",), "keys", partial(_read_objects, _read_json), _read_json),
     "parquet": Format((".parquet",), "header", read_parquet, head=_read_head),
 }
-SUFFIXES = {suffix: name for name, each in FORMATS.items() for suffix in each.suffixes}
+_SUFFIXES = {suffix: name for name, each in FORMATS.items() for suffix in each.suffixes}
 SUPPORTED = f"sbert reads {', '.join(FORMATS)} (text has one text per line)"

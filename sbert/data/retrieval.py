@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sbert.data.formats import SUFFIXES, Name, suffix_of
+from sbert.data.formats import Name, find_format
 from sbert.data.rows import make_converter
 from sbert.data.tables import check_folder, locate, read_cells
 
@@ -188,7 +188,7 @@ def _list_splits(repository: Path) -> list[str]:
 
 def _split_of(path: Path) -> str:
     """The beginning of a file's name, without the number of the part; empty if it is no file of rows."""
-    stem = path.name.split(".")[0] if SUFFIXES.get(suffix_of(path), "text") != "text" else ""
+    stem = path.name.split(".")[0] if find_format(path) not in (None, "text") else ""
     name, *numbers = stem.rsplit("-", 3)
     return name if len(numbers) == 3 and numbers[1] == "of" else stem
 

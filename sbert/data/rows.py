@@ -60,8 +60,7 @@ def read_rows(
             raise TypeError(f"{name}={value!r} is one string; pass a list of them")
     names = list(columns)
     wanted = names if label is None else [*names, label]
-    results = names if label is None else [*names, "label"]  # The names in the rows.
-    if not names or len(set(wanted)) < len(wanted) or len(set(results)) < len(results):
+    if not names or len(set(wanted)) < len(wanted) or (label is not None and "label" in names):
         raise ValueError(f"columns={names} and label={label!r}; name at least one column, and none twice or 'label'")
     if label is None and (classes is not None or scale is not None or drop):
         raise ValueError("classes, scale and drop apply to labels; name their column as label, too")

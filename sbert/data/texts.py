@@ -8,17 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Siz
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sbert.data.formats import (
-    SUFFIXES,
-    SUPPORTED,
-    TEXT,
-    Name,
-    Records,
-    check_columns,
-    check_source,
-    name_kind,
-    suffix_of,
-)
+from sbert.data.formats import SUPPORTED, TEXT, Name, Records, check_columns, check_source, find_format, name_kind
 
 # Rows of a data set that are read at once.
 _ROWS = 1024
@@ -91,10 +81,8 @@ class Texts:
         if is_dataset and column is None:
             raise ValueError(f"the {type(source).__name__} has columns; name the one that holds the texts")
         columns = None if column is None else list(dict.fromkeys((column, *keep)))
-        if columns and is_dataset:
-            self._start(_open_dataset(source, columns), keep)
-        else:
-            self._start(_open_files(source, columns, format, keep), keep)
+        texts = _open_dataset(source, columns) if columns and is_dataset else _open_files(source, columns, format, keep)
+        self._start(texts, keep)
 
     def _start(self, source: _Source, keep: Iterable[str]) -> None:
         self.keep: tuple[str, ...] = tuple(keep)
@@ -224,7 +212,7 @@ def _list_files(source: Any) -> Sequence[Name]:
         raise TypeError(f"source is of type {kind}; pass a file, a folder, a list of files, or a Dataset; {remedy}")
     path = Path(source)
     if path.is_dir():
-        files = sorted(file for file in path.rglob("*") if suffix_of(file) in SUFFIXES and file.is_file())
+        files = sorted(file for file in path.rglob("*") if find_format(file) and file.is_file())
         files = [file for file in files if not any(part[0] in "._" for part in file.relative_to(path).parts)]
         if not files:
             raise FileNotFoundError(f"the folder {source} has no file with a known ending; {SUPPORTED}")

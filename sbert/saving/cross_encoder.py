@@ -13,7 +13,7 @@ from sbert.backends import huggingface
 from sbert.modules.dense import ACTIVATIONS
 from sbert.saving.codecs import Arguments
 from sbert.saving.codecs.transformer import write_network
-from sbert.saving.encoder import read_prompts
+from sbert.saving.encoder import read_prompts, write_settings
 from sbert.saving.format import MODULES, SETTINGS
 from sbert.saving.model_card import cross_encoder_card
 from sbert.storage.files import JsonObject, UnreadableError, read_json, read_object, reading, write_json
@@ -155,9 +155,7 @@ def write_cross_encoder(folder: Path, name: str, model: Any) -> None:
     config.pop(_OLD_KEY, None)
     write_json(folder / "config.json", {**config, _KEY: {_NAME: kind}})
     if model.prompts:  # Without them, sentence-transformers needs none of these files.
-        prompts = {"prompts": model.prompts, "default_prompt_name": model.default_prompt_name}
-        version = {"__version__": {"sentence_transformers": "2.3.0"}}  # Low, so that no version warns.
-        write_json(folder / SETTINGS, {**version, "model_type": "CrossEncoder", **prompts, _NAME: kind})
+        write_settings(folder, "CrossEncoder", model, **{_NAME: kind})
         write_json(folder / MODULES, [{"idx": 0, "name": "0", "path": "", "type": _MODULE}])
         write_json(folder / _TRANSFORMER, _TASK)
     (folder / "README.md").write_text(cross_encoder_card(name, model), encoding="utf-8")

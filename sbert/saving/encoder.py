@@ -72,6 +72,14 @@ def read_prompts(config: JsonObject) -> tuple[dict[str, str], str | None]:
     return prompts, default
 
 
+def write_settings(folder: Path, kind: str, model: Any, **more: Any) -> None:
+    """Write the prompts of a model and more settings."""
+    # A low version, so that no version of sentence-transformers warns that the model is newer.
+    version = {"__version__": {"sentence_transformers": "2.3.0"}}
+    prompts = {"prompts": model.prompts, "default_prompt_name": model.default_prompt_name}
+    write_json(folder / SETTINGS, {**version, "model_type": kind, **prompts, **more})
+
+
 def _read_modules(folder: Path, options: ReadOptions) -> list[nn.Module]:
     """The modules that modules.json lists."""
     path = folder / MODULES
@@ -142,15 +150,7 @@ def write_folder(
         entries.append({"idx": index, "name": str(index), "path": path, "type": type_name(kind)})
         input_dim = output_dim
     write_json(folder / MODULES, entries)
-    settings = {
-        # A low version, so that no version of sentence-transformers warns that the model is newer.
-        "__version__": {"sentence_transformers": "2.3.0"},
-        "model_type": "SentenceTransformer",
-        "prompts": model.prompts,
-        "default_prompt_name": model.default_prompt_name,
-        "similarity_fn_name": model.similarity_fn_name,
-        **({} if model.truncate_dim is None else {"truncate_dim": model.truncate_dim}),
-    }
-    write_json(folder / SETTINGS, settings)
+    truncation = {} if model.truncate_dim is None else {"truncate_dim": model.truncate_dim}
+    write_settings(folder, "SentenceTransformer", model, similarity_fn_name=model.similarity_fn_name, **truncation)
     verification.write(reference, folder / REFERENCE)
     (folder / "README.md").write_text(encoder_card(name, model), encoding="utf-8")

@@ -6,14 +6,12 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 
-@dataclass(frozen=True)
-class Training:
+class Training(NamedTuple):
     """What a card says of the training of a model.
 
     Args:

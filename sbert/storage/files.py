@@ -51,11 +51,10 @@ def reading(path: Path, what: str) -> Iterator[None]:
     """Convert every error inside the block to an ``UnreadableError`` that names ``path``."""
     try:
         yield
-    except UnreadableError:
-        raise
     except BaseException as error:
         # A damaged file may ask for more memory than any machine has.
-        if not is_failure(error) and "you tried to allocate" not in str(error):
+        is_known = is_failure(error) or "you tried to allocate" in str(error)
+        if isinstance(error, UnreadableError) or not is_known:
             raise
         raise UnreadableError(path, f"cannot be read as {what} ({one_line(error)})") from error
 
@@ -168,14 +167,9 @@ def read_object(path: Path, missing_ok: bool = False) -> JsonObject:
     return JsonObject(value, path)
 
 
-def checksum(path: Path, start: int = 0) -> int:
-    """CRC-32 of a file, computed block by block.
-
-    Args:
-        path: The file.
-        start: The checksum of the preceding data, to continue from.
-    """
-    value = start
+def checksum(path: Path) -> int:
+    """CRC-32 of a file, computed block by block."""
+    value = 0
     with path.open("rb") as file:
         while block := file.read(_BLOCK):
             value = zlib.crc32(block, value)

@@ -92,9 +92,11 @@ def _hold_open(folder: Path) -> Iterator[Callable[[], bool]]:
     While it is open, its inode number cannot be reused, even if it is deleted, and saves wait for a while.
     """
     descriptor: int | None = None
-    with suppress(OSError):  # Windows cannot open folders.
-        descriptor = os.open(folder, os.O_RDONLY)
-        lock_for_reading(descriptor)
+    with suppress(ImportError, OSError):  # The system has no such locks; or the folder is just being replaced.
+        descriptor = os.open(folder, os.O_RDONLY)  # Which Windows cannot.
+        import fcntl
+
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)  # Saves wait with replacing it until it is closed.
     before = _stat(folder if descriptor is None else descriptor)
     try:
         yield lambda: _stat(folder) == before
@@ -105,11 +107,10 @@ def _hold_open(folder: Path) -> Iterator[Callable[[], bool]]:
 
 def _stat(path: Path | int) -> tuple[int, int] | None:
     """Device and inode, which identify a folder; None if it does not exist."""
-    try:
+    with suppress(OSError):
         status = os.stat(path)
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
+        return status.st_dev, status.st_ino
+    return None
 
 
 # ------------------------------------------------------------------------------------------------- locks
@@ -125,14 +126,6 @@ def wait_for_readers(folder: Path) -> Iterator[None]:
                 yield
                 return
         time.sleep(0.002)
-
-
-def lock_for_reading(descriptor: int) -> None:
-    """Take a shared lock on an open folder: saves wait with replacing it until it is closed."""
-    with suppress(ImportError, OSError):  # The system has no such locks; or the folder is just being replaced.
-        import fcntl
-
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
 
 
 @contextmanager

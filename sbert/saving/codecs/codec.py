@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,8 +18,7 @@ from sbert.storage.weight_files import WEIGHTS, Header, read_header, read_weight
 Arguments = Mapping[str, dict[str, Any]]
 
 
-@dataclass(frozen=True)
-class ReadOptions:
+class ReadOptions(NamedTuple):
     """What readers need in addition to the folder.
 
     Args:
@@ -31,7 +29,7 @@ class ReadOptions:
 
     dtype: torch.dtype | None
     resolve: Callable[[str], Path]
-    arguments: Arguments = field(default_factory=dict)
+    arguments: Arguments
 
 
 class Codec(NamedTuple):

@@ -17,8 +17,7 @@ from sbert.storage.files import JsonObject, write_json
 def _pooling_arguments(config: JsonObject) -> dict[str, Any]:
     given = config.field("pooling_mode", (str, list), None)
     if given is None:
-        flags = {key: config.field(key, bool, None) for key in POOLING_KEYS}
-        given = [mode for key, mode in POOLING_KEYS.items() if flags[key]]
+        given = [mode for key, mode in POOLING_KEYS.items() if config.field(key, bool, None)]
     names = [given] if isinstance(given, str) else given or ["mean"]
     modes = [POOLING_NAMES.get(str(name), str(name)) for name in names]
     unknown = [mode for mode in modes if mode not in POOLINGS]
