@@ -99,8 +99,14 @@ encoder returns them side by side: a subclass of ``Transformer`` concatenates th
 from sbert.losses.classification import SoftmaxLoss
 from sbert.losses.contrastive import ContrastiveLoss, OnlineContrastiveLoss
 from sbert.losses.distillation import DistillKLDivLoss, EmbeddingDistillationLoss, MarginMSELoss, MSELoss
-from sbert.losses.lambda_loss import LambdaLoss, RankNetLoss
-from sbert.losses.lists import ListMLELoss, ListNetLoss, LocalizedContrastiveLoss, ScoreMarginMSELoss
+from sbert.losses.lists import (
+    LambdaLoss,
+    ListMLELoss,
+    ListNetLoss,
+    LocalizedContrastiveLoss,
+    RankNetLoss,
+    ScoreMarginMSELoss,
+)
 from sbert.losses.ranking import ContrastiveTensionLoss, MegaBatchMarginLoss, MultipleNegativesRankingLoss
 from sbert.losses.regression import AnglELoss, CoSENTLoss, CosineSimilarityLoss
 from sbert.losses.regularization import GlobalOrthogonalRegularizationLoss

@@ -130,14 +130,8 @@ def _warn_once(rows: Rows, message: str) -> None:
 
 
 SAMPLERS: dict[str, Callable[[Rows, int, np.random.Generator], list[Batch]]] = {
-    "random": random,
-    "no_duplicates": no_duplicates,
-    "group_by_label": group_by_label,
-    "length": length,
-    "in_order": in_order,
+    sampler.__name__: sampler for sampler in (random, no_duplicates, group_by_label, length, in_order)
 }
-
-
 MIXES = ("round_robin", "proportional")
 
 

@@ -295,7 +295,7 @@ def measure(evaluators: Evaluate | Mapping[str, Evaluate], model: Any, ranks: Ra
     """The scores by name, on all ranks together; those of one of several evaluators are called ``name_score``."""
     scores: dict[str, float] = {}
     for name, evaluator in (evaluators if isinstance(evaluators, Mapping) else {"": evaluators}).items():
-        result = ranks.together(partial(_evaluate, evaluator, model, ranks))
+        result = ranks.together(partial(_call_evaluator, evaluator, model, ranks))
         named = dict(result) if isinstance(result, Mapping) else {"score": float(result)}
         own = {f"{name}_{metric}" if name else metric: float(score) for metric, score in named.items()}
         if twice := scores.keys() & own.keys():
@@ -304,7 +304,7 @@ def measure(evaluators: Evaluate | Mapping[str, Evaluate], model: Any, ranks: Ra
     return scores
 
 
-def _evaluate(evaluator: Any, model: Any, ranks: Ranks) -> float | Mapping[str, float]:
+def _call_evaluator(evaluator: Any, model: Any, ranks: Ranks) -> float | Mapping[str, float]:
     with evaluating(model):
         if isinstance(evaluator, Evaluator):
             return evaluator(model, ranks=ranks)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ _FREE = {
 _NAME = re.compile(r"step-\d+")
 _HALF = re.compile(r"\.(step-\d+)\.")
 _TENSORS, _STATE = _FILES = "training/state.safetensors", "training/state.json"
+_check = partial(check_replaceable, also=_FILES)
 _REMEDY = "use an older checkpoint, or another output folder"
 
 
@@ -86,10 +88,6 @@ def write(path: Path, model: Any, tensors: Mapping[str, Tensor], state: dict[str
             continue
         with suppress(OSError, ValueError):
             remove(old, _check)
-
-
-def _check(path: Path) -> None:
-    check_replaceable(path, _FILES)
 
 
 def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

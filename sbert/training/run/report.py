@@ -163,12 +163,8 @@ def training_card(
         if field.name not in _HOUSEKEEPING and (field.name in _ALWAYS or value != field.default):
             settings.append((field.name, getattr(value, "__name__", value)))
     parts += ["### Settings", _show_table(("TrainingConfig", ""), settings)]
-    steps, evaluations = [], []
-    for entry in history:
-        if "loss" in entry:
-            steps.append((entry["step"], f"{entry['loss']:.4f}"))
-        else:
-            evaluations.append(entry)
+    steps = [(entry["step"], f"{entry['loss']:.4f}") for entry in history if "loss" in entry]
+    evaluations = [entry for entry in history if "loss" not in entry]
     every = max(1, -(-len(steps) // _POINTS))
     chosen = steps[every - 1 :: every]
     if chosen[-1:] != steps[-1:]:
@@ -201,7 +197,5 @@ _ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", **{mark: f"&#{
 
 
 def _show_table(head: Sequence[object], rows: Iterable[Sequence[object]], limit: int = _CHARACTERS) -> str:
-    text = ""
-    for line in (head, ["---"] * len(head), *rows):
-        text += f"| {' | '.join(map(cell, line, repeat(limit)))} |\n"
-    return text[:-1]
+    lines = (head, ["---"] * len(head), *rows)
+    return "\n".join([f"| {' | '.join(map(cell, line, repeat(limit)))} |" for line in lines])
