@@ -99,10 +99,7 @@ EVALUATORS: dict[str, tuple[Callable[[], Evaluator], str]] = {
         lambda: TripletEvaluator(FIRST, [text(i, 1) for i in range(12)], FIRST[1:] + FIRST[:1], "euclidean"),
         "accuracy",
     ),
-    "teacher": (
-        lambda: MSEEvaluator([text(i, 1) for i in range(12)], np.eye(DIM)[:12], FIRST),
-        "negative_mse",
-    ),
+    "teacher": (lambda: MSEEvaluator([text(i, 1) for i in range(12)], np.eye(DIM)[:12], FIRST), "negative_mse"),
     "sequence": (
         lambda: SequentialEvaluator({"b": EVALUATORS["translation"][0](), "a": EVALUATORS["similarity"][0]()}),
         "b_mean_accuracy",

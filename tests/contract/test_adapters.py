@@ -180,23 +180,7 @@ def lancedb(model: Any, folder: Path) -> Any:
     return model.encode(TEXTS)
 
 
-def datasets(model: Any, _: Path) -> Any:
-    from datasets import Dataset
-
-    rows = Dataset.from_dict({"text": TEXTS})
-    check_equal(model.encode(rows["text"]), model.encode(TEXTS))
-    found = rows.map(lambda batch: {"vector": model.encode(batch["text"])}, batched=True, batch_size=2)
-    return found.with_format("numpy")["vector"]
-
-
-def polars(model: Any, _: Path) -> Any:
-    from polars import DataFrame, Series
-
-    frame = DataFrame({"text": TEXTS})
-    return frame.with_columns(Series("vector", model.encode(frame["text"])))["vector"].to_numpy()
-
-
-WITHOUT_PROMPTS = [keybert, bertopic, scikit_learn, txtai, spacy, lancedb, datasets, polars]
+WITHOUT_PROMPTS = [keybert, bertopic, scikit_learn, txtai, spacy, lancedb]
 
 
 @pytest.mark.parametrize("adapter", WITHOUT_PROMPTS, ids=lambda adapter: adapter.__name__)

@@ -140,28 +140,6 @@ def one(anchor: Tensor, positive: Tensor) -> Tensor:
     return (anchor - positive).square().mean()
 
 
-def test_a_text_that_stands_in_several_rows_is_encoded_once() -> None:
-    rows = [("a small boat", "red fox"), ("lake", "a small boat")]
-    model = encoder()
-    assert len(TrainingBatch.of(model, rows, Signature.of(one)).tokens.lengths) == 3
-    assert len(TrainingBatch.of(model, rows, Signature.of(one), deduplicate=False).tokens.lengths) == 4
-
-
-def test_texts_have_the_same_number_where_they_are_the_same() -> None:
-    def loss(anchor: Tensor, positive: Tensor, texts: Tensor) -> Tensor:
-        nonlocal seen
-        seen = texts
-        return one(anchor, positive)
-
-    seen = torch.zeros(0)
-    batch = TrainingBatch.of(encoder(), [("a", "b"), ("b", "b"), ("c", "a")], Signature.of(loss))
-    backward(copy.deepcopy(encoder()), loss, batch)
-    assert seen.shape == (3, 2)
-    a, b, c = seen[0, 0], seen[0, 1], seen[2, 0]
-    assert seen.tolist() == [[a, b], [b, b], [c, a]]
-    assert len({int(a), int(b), int(c)}) == 3
-
-
 TWICE = [("a small boat", "a small boat"), ("a small boat", "lake"), ("lake", "lake")]
 
 
@@ -176,18 +154,6 @@ def test_a_text_twice_in_one_row_is_two_dropout_views() -> None:
     assert TrainingBatch.of(training, TWICE, Signature.of(one), deduplicate=False).columns.max() == 5
 
 
-def test_weights_add_up_batches() -> None:
-    model, whole = copy.deepcopy(encoder()), copy.deepcopy(encoder())
-    rows = texts(2)
-    for part in (rows[:3], rows[3:]):
-        backward(model, one, TrainingBatch.of(model, part, Signature.of(one)), weight=0.5)
-    backward(whole, one, TrainingBatch.of(whole, rows, Signature.of(one)))
-    for a, b in zip(model.parameters(), whole.parameters(), strict=True):
-        assert (a.grad is None) == (b.grad is None)
-        if a.grad is not None:
-            torch.testing.assert_close(a.grad, b.grad, rtol=1e-10, atol=1e-12)
-
-
 def test_bfloat16_is_near() -> None:
     model = copy.deepcopy(encoder()).float()
     batch = TrainingBatch.of(model, texts(2), Signature.of(one))
@@ -199,19 +165,6 @@ def test_bfloat16_is_near() -> None:
         model.zero_grad()
     torch.testing.assert_close(found[0][0], found[1][0], rtol=0.05, atol=0)
     assert 0.999 < torch.cosine_similarity(found[0][1], found[1][1], dim=0) < 0.9999999
-
-
-def test_frozen_weights_stay_and_a_head_alone_can_be_trained() -> None:
-    from sbert.losses import SoftmaxLoss
-
-    model = copy.deepcopy(encoder()).requires_grad_(False)
-    loss = SoftmaxLoss(16, 3).double()
-    batch = TrainingBatch.of(model, texts(2), Signature.of(loss), torch.arange(BATCH) % 3)
-    for cached in (False, True):
-        loss.zero_grad()
-        backward(model, loss, batch, chunk_tokens=CHUNK, cached=cached)
-        assert all(p.grad is not None for p in loss.parameters())
-        assert all(p.grad is None for p in model.parameters())
 
 
 @pytest.mark.parametrize(

@@ -145,25 +145,6 @@ def test_rows_without_negatives_are_counted(encoder: SentenceEncoder) -> None:
         assert mine_hard_negatives(encoder, PAIRS[:1]) == []
 
 
-def test_errors(encoder: SentenceEncoder) -> None:
-    for pairs, options, error, message in (
-        ([], {}, ValueError, "there are no pairs"),
-        ([("a", "b"), ("a", 3)], {}, TypeError, r"pairs\[1\] is \('a', 3\)"),
-        (["ab"], {}, TypeError, r"pairs\[0\] is 'ab'"),
-        ([{"query": "a", "answer": "b"}], {}, TypeError, r"pairs\[0\]"),
-        (PAIRS, {"negatives": 0}, ValueError, "negatives=0"),
-        (PAIRS, {"negatives": 5, "range_min": 6, "range_max": 10}, ValueError, "leave no room for 5 negatives"),
-        (PAIRS, {"range_min": -1}, ValueError, "range_min=-1"),
-        (PAIRS, {"range_max": 9.5}, TypeError, "range_max is 9.5; pass a whole number"),
-        (PAIRS, {"margin": float("nan")}, ValueError, "margin=nan"),
-        (PAIRS, {"max_score": float("nan")}, ValueError, "max_score=nan"),
-        (PAIRS, {"similarity": "x"}, ValueError, "similarity 'x' is unknown"),
-        (PAIRS, {"corpus": ["a", 4]}, TypeError, r"\[1\] is of type int"),
-    ):
-        with pytest.raises(error, match=message):
-            mine_hard_negatives(encoder, pairs, **options)  # type: ignore[arg-type]
-
-
 def test_lists_hold_all_positives_of_an_anchor(encoder: SentenceEncoder) -> None:
     pairs = [*PAIRS[:3], (PAIRS[0][0], CORPUS[0])]
     triplets = mine_hard_negatives(encoder, pairs, CORPUS, negatives=2, as_triplets=True)

@@ -155,14 +155,6 @@ def test_what_is_empty_or_does_not_fit(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="top_k=0"):
             each.search(vectors(1), 0)
         assert len(each) == 2
-    for options, message in (
-        ({"backend": "annoy"}, "backend='annoy' is unknown"),
-        ({"similarity": "x"}, "unknown"),
-        ({"precision": "int8"}, "needs ranges"),
-        ({"dim": 3, "precision": "int8", "ranges": np.ones((2, 4))}, "ranges of shape"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            Index(**options)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("kind", [Index, BM25])

@@ -12,7 +12,15 @@ import torch
 import sbert.visualization as plotting
 from sbert.functional import cos_sim, dot_score
 from sbert.pipeline.quantization import dequantize, quantize
-from sbert.search import Index, cluster, community_detection, paraphrase_mining, semantic_search, topic_words
+from sbert.search import (
+    Index,
+    cluster,
+    community_detection,
+    most_similar_pair,
+    paraphrase_mining,
+    semantic_search,
+    topic_words,
+)
 from sbert.search import mine_hard_negatives as mine
 
 TEXTS = ["a b", "c d", "e f"]
@@ -37,27 +45,63 @@ ENCODE = r"pass the result of model\.encode\(texts\)"
 NUMBERS = rf"must hold numbers, not text \(.*\); {ENCODE}"
 
 # Wrong calls, and what they must say: what was given, what was expected, and the remedy.
-CALLS: list[tuple[Callable[[], Any], str]] = [
+TYPES: list[tuple[Callable[[], Any], str]] = [
     (lambda: cos_sim("a", "b"), rf"a {NUMBERS}"),
     (lambda: cos_sim(TEXTS, TEXTS), rf"a must hold numbers, not text \(\['a b', .*\); {ENCODE}"),
     (lambda: cos_sim(V, None), f"b must hold numbers, not NoneType; {ENCODE}"),
     (lambda: cos_sim(M, V), "a must hold numbers, not Model"),
-    (lambda: cos_sim([[1, 2], [3]], V), f"a must hold vectors of the same dim, and they differ; {ENCODE}"),
-    (lambda: cos_sim(CUBE, V), rf"must have the shape \(rows, dim\) or \(dim,\), not \(2, 3, 4\); {ENCODE}"),
-    (lambda: cos_sim(V, W), "dim 4 and 3 cannot be compared; encode both with the same model and the same trunc"),
     (lambda: cos_sim(np.ones((2, 3), complex), V), "a must hold numbers, not complex128"),
     (lambda: cos_sim(torch.eye(3).to_sparse(), torch.eye(3)), "a must be a dense tensor"),
     (lambda: cos_sim(CODES, CODES), r"a must hold floats, not codes of torch.uint8; .*dequantize"),
-    (lambda: semantic_search(V, V, similarity=dot_score), "'dot_score' is unknown; pass one of .* by its name"),
     (lambda: semantic_search("a b", V), rf"queries {NUMBERS}"),
     (lambda: semantic_search(V, TEXTS), rf"corpus {NUMBERS}"),
-    (lambda: semantic_search(V, "a b"), r"corpus='a b' is not a file; pass the path of a \.npy file, or"),
+    (lambda: semantic_search(V, V, top_k=5.0), r"top_k is 5\.0; pass a whole number"),
+    (lambda: paraphrase_mining(TEXTS, M), "must be a SentenceEncoder, not of type list; pass the model first, then"),
+    (lambda: paraphrase_mining(TEXTS), rf"vectors {NUMBERS}"),
+    (lambda: paraphrase_mining(M), r"no sentences to encode; pass paraphrase_mining\(model, sentences\)"),
+    (lambda: paraphrase_mining(M, "a b c"), "sentences='a b c' is one sentence; pass a list"),
+    (lambda: paraphrase_mining("minilm", TEXTS), "must be a SentenceEncoder, not of type str"),
+    (lambda: paraphrase_mining(V, TEXTS), "vectors_or_model must be a SentenceEncoder, not of type ndarray"),
+    (lambda: paraphrase_mining(V, threshold="0.5"), "threshold is '0.5'; pass a number"),
+    (lambda: community_detection(TEXTS), rf"vectors {NUMBERS}"),
+    (lambda: community_detection(V, "0.5"), "threshold is '0.5'; pass a number"),
+    (lambda: cluster(V, 3), "method=3 is a number; to get 3 clusters, pass clusters=3"),
+    (lambda: cluster(V, clusters=2, seed=1.5), "seed is 1.5; pass a whole number"),
+    (lambda: topic_words(TEXTS, "abc"), "labels are 'abc'; pass one label per text"),
+    (lambda: topic_words(TEXTS, [0.5, 1, 1]), r"labels\[0\] is 0\.5; pass a whole number"),
+    (lambda: mine(PAIRS, M), "not of type list; pass the model first, then pairs"),
+    (lambda: mine(M, PAIRS, "e f"), "corpus='e f' is one text; pass a list"),
+    (lambda: mine(M, None), r"pairs is None; pass a list of \(anchor, positive\)"),
+    (lambda: mine(M, [("a", "b"), ("a", 3)]), r"pairs\[1\] is \('a', 3\)"),
+    (lambda: mine(M, ["ab"]), r"pairs\[0\] is 'ab'"),
+    (lambda: mine(M, [{"query": "a", "answer": "b"}]), r"pairs\[0\]"),
+    (lambda: mine(M, PAIRS, range_max=9.5), r"range_max is 9\.5; pass a whole number"),
+    (lambda: mine(M, PAIRS, ["a", 4]), r"\[1\] is of type int"),
+    (lambda: Index(V), r"dim is array\(.{0,60}; pass a whole number"),
+    (lambda: Index().add(TEXTS), rf"vectors {NUMBERS}"),
+    (lambda: Index().add(V, 5), "ids=5 is of type int; pass a list of ids"),
+    (lambda: quantize(TEXTS, "ubinary"), rf"vectors {NUMBERS}"),
+    (lambda: plotting.similarity_heatmap(V, M), r"sentences is an array of shape \(6, 4\); pass"),
+    (lambda: plotting.similarity_heatmap(M, TEXTS), "sentences is of type Model; pass a str, or an ordered iterable"),
+    (lambda: plotting.corpus_map(TEXTS), rf"vectors {NUMBERS}"),
+    (lambda: plotting.corpus_map(V, TEXTS), "path is of type list; pass a file name, and all else by name"),
+    (lambda: plotting.corpus_map(V, texts="abcdef"), "texts is of type str; pass a list of str"),
+    (lambda: cluster(V, n_clusters=2), r"cluster\(\) takes no argument 'n_clusters'; did you mean 'clusters'\?"),
+    (lambda: semantic_search(V, corpus_embeddings=V), "did you mean 'corpus'"),
+    (lambda: semantic_search(V, V, query_chunk_size=10), "'query_chunk_size', only queries, corpus, top_k"),
+    (lambda: Index().search(V, k=3), r"Index\.search\(\) takes no argument 'k'; did you mean 'top_k'"),
+    (lambda: cos_sim(V, V, dim=1), r"cos_sim\(\) takes no argument 'dim', only a, b"),
+]
+VALUES: list[tuple[Callable[[], Any], str]] = [
+    (lambda: cos_sim([[1, 2], [3]], V), f"a must hold vectors of the same dim, and they differ; {ENCODE}"),
+    (lambda: cos_sim(CUBE, V), rf"must have the shape \(rows, dim\) or \(dim,\), not \(2, 3, 4\); {ENCODE}"),
+    (lambda: cos_sim(V, W), "dim 4 and 3 cannot be compared; encode both with the same model and the same trunc"),
+    (lambda: semantic_search(V, V, similarity=dot_score), "'dot_score' is unknown; pass one of .* by its name"),
     (lambda: semantic_search(V, [V, V]), r"corpus must have the shape .* not \(2, 6, 4\)"),
     (lambda: semantic_search(V, W), r"corpus has shape \(\d+, 3\), and the queries are of dim 4; encode both"),
     (lambda: semantic_search(V, V, rescore=W), r"rescore has shape \(\d+, 3\), and the queries are of dim 4"),
     (lambda: semantic_search(V, V, oversample=8), "oversample=8 needs rescore"),
     (lambda: semantic_search(V, V, 0), "top_k=0 is too small"),
-    (lambda: semantic_search(V, V, top_k=5.0), r"top_k is 5\.0; pass a whole number"),
     (lambda: semantic_search(ONE, 1e200 * EYE, similarity="dot"), r"corpus\[0\] is longer than 1e\+150"),
     (lambda: semantic_search(1e200 * ONE, EYE, similarity="dot"), r"queries\[0\] is longer than 1e\+150"),
     (lambda: semantic_search(V, V, precision="int8"), "codes of torch.float32 are not 'int8'"),
@@ -68,51 +112,42 @@ CALLS: list[tuple[Callable[[], Any], str]] = [
     (lambda: semantic_search(INT8, INT8), "int8 codes may be int8 or binary; pass precision='int8' or"),
     (lambda: semantic_search(INT8, EYE), "the queries are codes, and the corpus is not; pass float queries, or"),
     (lambda: semantic_search(np.ones((1, 8)), CODES, precision="binary"), "of torch.uint8 are not 'binary'"),
-    (lambda: paraphrase_mining(TEXTS, M), "must be a SentenceEncoder, not of type list; pass the model first, then"),
-    (lambda: paraphrase_mining(TEXTS), rf"vectors {NUMBERS}"),
-    (lambda: paraphrase_mining(M), r"no sentences to encode; pass paraphrase_mining\(model, sentences\)"),
-    (lambda: paraphrase_mining(M, "a b c"), "sentences='a b c' is one sentence; pass a list"),
-    (lambda: paraphrase_mining("minilm", TEXTS), "must be a SentenceEncoder, not of type str"),
-    (lambda: paraphrase_mining(V, TEXTS), "vectors_or_model must be a SentenceEncoder, not of type ndarray"),
-    (lambda: paraphrase_mining(V, threshold="0.5"), "threshold is '0.5'; pass a number"),
     (lambda: paraphrase_mining(V, threshold=np.nan), "threshold=nan is not finite"),
     (lambda: paraphrase_mining(V, max_pairs=0), "max_pairs=0"),
-    (lambda: community_detection(TEXTS), rf"vectors {NUMBERS}"),
-    (lambda: community_detection(V, "0.5"), "threshold is '0.5'; pass a number"),
+    (lambda: most_similar_pair(ONE), "there are 1 vectors; pass at least 2"),
     (lambda: community_detection(V, 75), "threshold=75 is not a cosine"),
-    (lambda: cluster(V, 3), "method=3 is a number; to get 3 clusters, pass clusters=3"),
     (lambda: cluster(V, "agglomerative", threshold=5), "threshold=5 is not a cosine; pass -1"),
-    (lambda: cluster(V, clusters=2, seed=1.5), "seed is 1.5; pass a whole number"),
-    (lambda: topic_words(TEXTS, "abc"), "labels are 'abc'; pass one label per text"),
-    (lambda: topic_words(TEXTS, [0.5, 1, 1]), r"labels\[0\] is 0\.5; pass a whole number"),
-    (lambda: mine(PAIRS, M), "not of type list; pass the model first, then pairs"),
-    (lambda: mine(M, PAIRS, "e f"), "corpus='e f' is one text; pass a list"),
-    (lambda: mine(M, None), r"pairs is None; pass a list of \(anchor, positive\)"),
+    (lambda: cluster(V, "spectral"), "method='spectral' is unknown"),
+    (lambda: cluster(V, "kmeans"), "takes clusters"),
+    (lambda: cluster(V, "kmeans", clusters=7), "clusters=7 exceeds the 6 vectors"),
+    (lambda: cluster(V, "agglomerative", clusters=2, threshold=0.5), "takes either clusters or threshold"),
+    (lambda: cluster(V, "community", clusters=2), "takes threshold"),
+    (lambda: cluster(EYE * [1, 0], "agglomerative", threshold=0.5), r"vectors\[1\] has length 0 and no direction"),
+    (lambda: topic_words(TEXTS, [0]), "3 texts and 1 labels"),
+    (lambda: mine(M, []), "there are no pairs"),
+    (lambda: mine(M, PAIRS, negatives=0), "negatives=0"),
+    (lambda: mine(M, PAIRS, negatives=5, range_min=6, range_max=10), "leave no room for 5 negatives"),
+    (lambda: mine(M, PAIRS, range_min=-1), "range_min=-1"),
+    (lambda: mine(M, PAIRS, margin=np.nan), "margin=nan"),
+    (lambda: mine(M, PAIRS, max_score=np.nan), "max_score=nan"),
+    (lambda: mine(M, PAIRS, similarity="x"), "similarity 'x' is unknown"),
+    (lambda: Index(precision="int8"), "needs ranges"),
+    (lambda: Index(backend="annoy"), "backend='annoy' is unknown"),
+    (lambda: Index(similarity="x"), "unknown"),
+    (lambda: Index(3, precision="int8", ranges=np.ones((2, 4))), "ranges of shape"),
     (lambda: Index(precision="int8", ranges=5), "ranges of shape .* do not fit"),
-    (lambda: Index(V), r"dim is array\(.{0,60}; pass a whole number"),
-    (lambda: Index().add(TEXTS), rf"vectors {NUMBERS}"),
-    (lambda: Index().add(V, 5), "ids=5 is of type int; pass a list of ids"),
-    (lambda: quantize(TEXTS, "ubinary"), rf"vectors {NUMBERS}"),
     (lambda: dequantize(V, "ubinary"), "codes of torch.float32 are not 'ubinary'"),
     (lambda: dequantize(CODES, "ubinary", dim=100), "dim=100 exceeds the 8 bits of each row"),
-    (lambda: plotting.similarity_heatmap(V, M), r"sentences is an array of shape \(6, 4\); pass"),
-    (lambda: plotting.similarity_heatmap(M, TEXTS), "sentences is of type Model; pass a str, or an ordered iterable"),
-    (lambda: plotting.corpus_map(TEXTS), rf"vectors {NUMBERS}"),
-    (lambda: plotting.corpus_map(V, TEXTS), "path is of type list; pass a file name, and all else by name"),
-    (lambda: plotting.corpus_map(V, texts="abcdef"), "texts is of type str; pass a list of str"),
     (lambda: plotting.training_curves([0.5]), r"history\[0\] is 0\.5, not an entry of a history"),
-    # Names of arguments.
-    (lambda: cluster(V, n_clusters=2), r"cluster\(\) takes no argument 'n_clusters'; did you mean 'clusters'\?"),
-    (lambda: semantic_search(V, corpus_embeddings=V), "did you mean 'corpus'"),
-    (lambda: semantic_search(V, V, query_chunk_size=10), "'query_chunk_size', only queries, corpus, top_k"),
-    (lambda: Index().search(V, k=3), r"Index\.search\(\) takes no argument 'k'; did you mean 'top_k'"),
-    (lambda: cos_sim(V, V, dim=1), r"cos_sim\(\) takes no argument 'dim', only a, b"),
 ]
+WRONG = [*((TypeError, *call) for call in TYPES), *((ValueError, *call) for call in VALUES)]
 
 
-@pytest.mark.parametrize(("call", "message"), CALLS)
-def test_a_wrong_call_says_what_was_given_and_what_to_pass(call: Callable[[], Any], message: str) -> None:
-    with pytest.raises((TypeError, ValueError, FileNotFoundError), match=message) as caught:
+@pytest.mark.parametrize(("error", "call", "message"), WRONG)
+def test_a_wrong_call_says_what_was_given_and_what_to_pass(
+    error: type[Exception], call: Callable[[], Any], message: str
+) -> None:
+    with pytest.raises(error, match=message) as caught:
         call()
     assert len(str(caught.value)) < 260
     assert " object at 0x" not in str(caught.value)

@@ -274,7 +274,9 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         path.write_bytes(content)
         with pytest.raises(ValueError, match=r"vectors\.npy cannot be read as an array"):
             semantic_search(np.ones(3), path)
-    with pytest.raises(FileNotFoundError, match="is not a file; pass the path"):
+    with pytest.raises(
+        FileNotFoundError, match=r"corpus=.*nowhere\.npy.* is not a file; pass the path of a \.npy file, or"
+    ):
         semantic_search(np.ones(3), tmp_path / "nowhere.npy")
     np.save(path, np.empty((0, 3)))
     assert semantic_search(np.ones(3), path).indices.shape == (1, 0)

@@ -217,8 +217,6 @@ def test_what_fails_on_one_rank_ends_all(tmp_path: Path) -> None:
 
 
 PROGRAM = """
-from tests import pairs as scored
-from tests.training import test_cross_encoders
 from tests.training.helpers import fit, pairs, ranking, tiny
 from sbert.training import Ranks
 history = fit(tiny(), pairs(8, False), ranking, steps=2, log_every=1)

@@ -22,17 +22,7 @@ from sbert.training import AveragedWeights, EarlyStopping
 from sbert.training.run import checkpoint
 from tests import small
 from tests.backends.test_packed import transformer
-from tests.training.helpers import (
-    Kill,
-    fit,
-    load,
-    pairs,
-    regression,
-    run_in_child,
-    tiny,
-    triples,
-    weights,
-)
+from tests.training.helpers import Kill, fit, load, pairs, regression, run_in_child, tiny, triples, weights
 from tests.training.test_rows import Stream
 
 

@@ -187,14 +187,6 @@ def test_a_stream_is_shuffled_in_its_buffer_and_read_no_further() -> None:
     assert source.read < 2 * 1000 + 200, "the first 1,000 rows are read to recognize it"
 
 
-def test_an_iterable_dataset_is_streamed() -> None:
-    data = datasets.Dataset.from_list(records(30)).to_iterable_dataset()
-    assert Rows(data, regression).is_stream
-    assert [entry["step"] for entry in fit(tiny(), data, regression, steps=3, log_every=1)] == [1, 2, 3]
-    with pytest.raises(ValueError, match="evaluation_data is a stream"):
-        Trainer(tiny(), data, regression, TrainingConfig(steps=3), evaluation_data=data)
-
-
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
@@ -203,6 +195,7 @@ def test_an_iterable_dataset_is_streamed() -> None:
         ({"steps": 2, "mix": {"other": 1}}, "mix names 'other', but the data sets are 'data'"),
         ({"steps": 2, "batch_size": {"data": 0}}, r"batch_size\['data'\]=0 is too small"),
         ({"steps": 2, "sampler": {"data": "best"}}, "sampler='best' is unknown"),
+        ({"steps": 2, "evaluation_data": Stream(records(3))}, "evaluation_data is a stream"),
         ({"steps": 2, "mix": {"data": 0.0}}, "is not positive; pass a number above 0"),
         ({"steps": 2, "drop_last": True, "batch_size": 50}, "gave no batch in pass 1: it can be iterated once only"),
     ],

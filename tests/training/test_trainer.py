@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from sbert.losses import (
     MultipleNegativesRankingLoss,
     SoftmaxLoss,
 )
+from sbert.pipeline.progress import progress_bar
 from sbert.training import Callback, EarlyStopping, Progress, Ranks, Rows, Signature, TrainingBatch
 from sbert.training.rows.sampling import in_order
 from sbert.training.run import weights as tables
@@ -154,6 +156,11 @@ def test_frozen_weights_stay_and_others_have_rates_of_their_own(model: SentenceE
     fit(model, triples(8), loss, steps=np.int64(1), learning_rate=np.float32(0.1), freeze=["loss.*"])
     assert torch.equal(weights(loss), before)
     assert loss.classifier.weight.requires_grad
+    for options in ({}, {"chunk_tokens": 24}):
+        before, was = weights(model), weights(loss)
+        fit(model, triples(8), loss, steps=1, freeze=["0.*"], **options)
+        assert torch.equal(weights(model), before)
+        assert not torch.equal(weights(loss), was), "a head alone can be trained"
 
 
 def test_an_optimizer_that_takes_some_of_the_groups(model: SentenceEncoder) -> None:
@@ -201,7 +208,7 @@ def test_several_datasets_each_with_its_loss(model: SentenceEncoder) -> None:
 
 
 def test_a_guide_and_numbers_of_texts_reach_the_loss(model: SentenceEncoder) -> None:
-    guide, rows = tiny(), [("a small boat", "lake"), ("the red fox", "seven hills")]
+    guide, rows = tiny(), [("a small boat", "lake"), ("lake", "lake"), ("the red fox", "a small boat")]
     seen: list[Tensor] = []
 
     def loss(anchor: Tensor, positive: Tensor, texts: Tensor, guide: Tensor) -> Tensor:
@@ -214,7 +221,9 @@ def test_a_guide_and_numbers_of_texts_reach_the_loss(model: SentenceEncoder) -> 
     trainer = Trainer(model, rows, loss, TrainingConfig(prompts={**prompts, "anchor": ""}), guide=guide)
     trainer.fit(show_progress_bar=False)
     texts, vectors = seen
-    assert texts.shape == (2, 2)
+    said, numbers = [text for row in trainer.epoch(0)[0][1] for text in rows[row]], texts.flatten().tolist()
+    assert texts.shape == (3, 2)
+    assert [*map(numbers.index, numbers)] == [*map(said.index, said)], "a text has one number"
     for column, prompt in enumerate(("", "a ")):  # A guide uses its own prompts of these names.
         expected = guide.encode([rows[row][column] for row in trainer.epoch(0)[0][1]], prompt=prompt)
         np.testing.assert_allclose(vectors[:, column].numpy(), expected, atol=1e-6)
@@ -374,6 +383,30 @@ def test_the_loss_of_held_out_rows_is_a_score(model: SentenceEncoder) -> None:
     vectors = [model.encode([row[column] for row in rows], convert_to_tensor=True) for column in (0, 1)]
     expected = regression(*vectors, torch.tensor([row[2] for row in rows]))
     assert losses[-1] == pytest.approx(float(expected), abs=1e-5)
+
+
+def test_the_bar_shows_the_last_evaluation(model: SentenceEncoder, capsys: pytest.CaptureFixture[str]) -> None:
+    figures = iter((0.125, 0.5, 0.25))
+    config = TrainingConfig(batch_size=2, evaluate_every=1, log_every=1, metric="spearman")
+    trainer = Trainer(
+        model, pairs(6, False), ranking, config, evaluator=lambda _: {"a": 0.75, "spearman": next(figures)}
+    )
+    trainer.fit(show_progress_bar=True)
+    said = capsys.readouterr().err.replace("\n", "\r").split("\r")
+    for step, figure in ((1, "0.1250"), (2, "0.5000"), (3, "0.2500")):
+        assert any(f"spearman {figure} at step {step}" in line for line in said)
+    last = [line for line in said if line.strip()][-1]
+    assert re.search(r"\| 3/3 \[.*[\d.]+ steps/s, loss \d.*spearman 0\.2500 at step 3", last)
+
+
+def test_a_slow_bar_counts_units_a_second(capsys: pytest.CaptureFixture[str]) -> None:
+    for unit, options in ((" steps", {"total": 10}), (" sentences", {"total": None})):
+        bar = progress_bar(True, unit=unit, desc="Training", **options)
+        line = bar.format_meter(**{**bar.format_dict, "n": 3, "elapsed": 3.36, "rate": 1 / 1.12})
+        bar.close()
+        assert f" 0.89{unit}/s" in line
+        assert "s/ " not in line
+    assert "s/ " not in capsys.readouterr().err
 
 
 # ------------------------------------------------------------------------------------------ what does not fit
