@@ -14,7 +14,6 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from sbert import saving
 from sbert.batch import TokenBatch, TokenEmbeddings
 from sbert.functional import SIMILARITIES, Similarity, check_similarity, pairwise_similarity
 from sbert.inputs.arguments import check_choice, warn, with_aliases
@@ -28,6 +27,9 @@ from sbert.pipeline.progress import Report
 from sbert.pipeline.results import Encoded, as_encode
 from sbert.pipeline.tokenize import Tokens, tokenize
 from sbert.saving import verification
+from sbert.saving.encoder import fit_together, read_folder, write_folder
+from sbert.saving.format import Settings, check_replaceable
+from sbert.saving.other_readers import differences
 from sbert.storage import hub
 from sbert.storage.atomic import replacing
 from sbert.storage.files import reading
@@ -104,13 +106,11 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
         given, arguments = loading_options(model_kwargs, tokenizer_kwargs, config_kwargs)
         weights_dtype = parse_dtype(dtype if given is None else given)
         modules = modules or (hub.OWN,)
-        settings, reference, folder = saving.Settings(), None, None
+        settings, reference, folder = Settings(), None, None
         if len(modules) == 1 and isinstance(modules[0], (str, os.PathLike)):
             find = partial(hub.resolve, token=token, cache_folder=cache_folder, local_files_only=local_files_only)
             folder = find(modules[0], organisation="sentence-transformers", revision=revision)
-            settings, chain, reference = read_whole(
-                folder, lambda: saving.read_folder(folder, weights_dtype, find, arguments)
-            )
+            settings, chain, reference = read_whole(folder, lambda: read_folder(folder, weights_dtype, find, arguments))
         else:
             chain = [module for module in modules if isinstance(module, nn.Module)]
             if len(chain) != len(modules):
@@ -130,7 +130,7 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
         self._warned: set[str] = set()
         self.to(device=check_device(device or default_device()), dtype=weights_dtype)
         leave_float16(self, self.device)
-        if folder is not None and not saving.fit_together(chain):  # What loads can encode.
+        if folder is not None and not fit_together(chain):  # What loads can encode.
             with reading(folder, "modules that work together"):
                 output_dims(self, self.device)
 
@@ -463,14 +463,14 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
             ...     SentenceEncoder(f"{folder}/minilm").get_sentence_embedding_dimension()
             384
         """
-        with replacing(Path(path), saving.check_replaceable) as folder:
+        with replacing(Path(path), check_replaceable) as folder:
             recorded = self.write(folder, name or Path(path).name)
             if not create_model_card:
                 (folder / "README.md").unlink(missing_ok=True)
-        differences = saving.differences(list(self))
-        if differences is not None and differences != self._warned_of:
-            warn(f"not every program reads this model as it is: {differences}")
-        self._warned_of = differences
+        reasons = differences(list(self))
+        if reasons is not None and reasons != self._warned_of:
+            warn(f"not every program reads this model as it is: {reasons}")
+        self._warned_of = reasons
         self._reference = recorded
 
     def write(self, folder: Path, name: str) -> verification.Reference:
@@ -481,7 +481,7 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
             name: Name of the model, for its card.
         """
         recorded = verification.record(self._reference_vectors(verification.TEXTS))
-        saving.write_folder(folder, self, output_dims(self, self.device), name, recorded)
+        write_folder(folder, self, output_dims(self, self.device), name, recorded)
         return recorded
 
     def _reference_vectors(self, texts: list[str]) -> npt.NDArray[np.float32]:

@@ -36,17 +36,3 @@ True
 - Weights that are pickled (``pytorch_model.bin``) are read as numbers only; save such a model again to get
   ``model.safetensors``.
 """
-
-from sbert.saving.encoder import fit_together, read_folder, write_folder
-from sbert.saving.format import Settings, check_replaceable, find_foreign_file
-from sbert.saving.other_readers import differences
-
-__all__ = [
-    "Settings",
-    "check_replaceable",
-    "differences",
-    "fit_together",
-    "find_foreign_file",
-    "read_folder",
-    "write_folder",
-]

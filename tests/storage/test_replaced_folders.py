@@ -29,7 +29,8 @@ from sbert import (
     WordEmbeddings,
 )
 from sbert.backends import huggingface
-from sbert.saving import check_replaceable, verification
+from sbert.saving import verification
+from sbert.saving.format import check_replaceable
 from sbert.storage import atomic
 from sbert.training.run import checkpoint
 from tests import small

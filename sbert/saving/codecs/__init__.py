@@ -8,7 +8,7 @@ from torch import nn
 
 from sbert.modules.registry import REGISTERED
 from sbert.saving.codecs import layers, transformer, word_embeddings
-from sbert.saving.codecs.codec import Arguments, Codec, ReadOptions, user_codec
+from sbert.saving.codecs.codec import Arguments, Codec, ReadOptions, make_codec, user_settings
 from sbert.saving.format import OURS, THEIRS
 from sbert.storage.files import UnreadableError
 
@@ -20,7 +20,7 @@ _BY_NAME = {kind.__name__: kind for kind in _BUILT_IN}
 
 def find_codec(kind: type[nn.Module]) -> Codec:
     """The codec of a class of modules: a built-in one, or one that a user has defined."""
-    return _BUILT_IN.get(kind) or user_codec(kind)
+    return _BUILT_IN.get(kind) or make_codec(kind, dict, user_settings)
 
 
 def type_name(kind: type[nn.Module]) -> str:

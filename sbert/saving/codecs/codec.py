@@ -86,12 +86,8 @@ def _construct(folder: Path, kind: type[nn.Module], arguments: dict[str, Any], p
     return module
 
 
-def user_codec(kind: type[nn.Module]) -> Codec:
-    """The codec of a class that a user has defined: its arguments in the attribute ``config``, and its weights."""
-    return make_codec(kind, dict, _user_settings)
-
-
-def _user_settings(module: nn.Module, _: int) -> dict[str, Any]:
+def user_settings(module: nn.Module, _: int) -> dict[str, Any]:
+    """The settings of a module of a class that a user has defined: its arguments, in the attribute ``config``."""
     kind = type(module)
     check_name(kind)
     config: dict[str, Any] = getattr(module, "config", {})

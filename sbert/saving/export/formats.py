@@ -83,10 +83,6 @@ def _load_openvino(path: Path) -> Run:
     return lambda inputs: model(inputs)[0]
 
 
-def _write_program(program: ExportedProgram, names: Sequence[str], path: Path) -> None:
-    torch.export.save(program, path)
-
-
 def _load_program(path: Path) -> Run:
     module = torch.export.load(path).module()
     return lambda inputs: module(**{name: torch.from_numpy(values) for name, values in inputs.items()}).numpy()
@@ -115,7 +111,7 @@ FORMATS: dict[str, Format] = {
     "torch-export": Format(
         "model.pt2",
         ("torch",),
-        _write_program,
+        lambda program, _, path: torch.export.save(program, path),
         _load_program,
         'vectors = torch.export.load("model.pt2").module()(**inputs).numpy()',
         value="torch.tensor({})",

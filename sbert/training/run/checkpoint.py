@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from sbert.inputs.arguments import warn
-from sbert.saving import check_replaceable, find_foreign_file
+from sbert.saving.format import check_replaceable, find_foreign_file
 from sbert.storage.atomic import remove, remove_left, replacing
 from sbert.storage.files import UnreadableError, check_file, read_object, reading, write_json
 from sbert.storage.folders import read_whole
