@@ -12,7 +12,7 @@ from typing import Any
 from sbert.data import FORMATS, read_texts
 from sbert.storage.hub import OWN
 
-INPUT = f"file of {', '.join(FORMATS)}, optionally .gz or .zst; - for standard input"
+INPUT = f"file ({', '.join(FORMATS)}), optionally .gz or .zst; - for standard input"
 
 
 # --------------------------------------------------------------------------------------------- types of their values

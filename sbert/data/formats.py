@@ -317,6 +317,7 @@ def _read_head(path: Name) -> tuple[int, Any]:
 
 # ---------------------------------------------------------------------------------------------------- the table
 
+# All else that depends on a format asks this table.
 FORMATS: dict[str, Format] = {
     "text": Format((".txt",), "none", _read_text),
     "jsonl": Format((".jsonl", ".ndjson"), "keys", partial(_read_objects, _read_jsonl), _read_jsonl, headless=True),
