@@ -9,6 +9,7 @@ from itertools import chain, groupby
 from typing import Any, TypeVar
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 AnyRagged = TypeVar("AnyRagged", bound="Ragged")
@@ -80,8 +81,7 @@ class Ragged:
 
     def __post_init__(self) -> None:
         if self.longest < 0:
-            longest = int(self.lengths.max()) if self.rows else 0
-            object.__setattr__(self, "longest", longest)
+            object.__setattr__(self, "longest", int(self.lengths.max()) if self.rows else 0)
 
     @property
     def rows(self) -> int:
@@ -215,8 +215,7 @@ class TokenBatch(Ragged):
         """
         lengths = torch.tensor(list(map(len, rows)), dtype=torch.int64)
         ids = torch.tensor(list(chain.from_iterable(rows)), dtype=torch.int64)
-        offsets = torch.zeros(len(rows) + 1, dtype=torch.int64)
-        torch.cumsum(lengths, 0, out=offsets[1:])
+        offsets = F.pad(lengths.cumsum(0), (1, 0))
         prompt = None if prompt_tokens is None else lengths.clamp(max=prompt_tokens)
         return cls(ids, offsets, max(map(len, rows), default=0), prompt)
 
@@ -252,8 +251,7 @@ class TokenEmbeddings(Ragged):
         if self.prompt_tokens is None:
             return self
         tokens, longest = self.text_size
-        offsets = torch.zeros_like(self.offsets)
-        torch.cumsum(self.lengths - self.prompt_tokens, 0, out=offsets[1:])
+        offsets = F.pad((self.lengths - self.prompt_tokens).cumsum(0), (1, 0))
         moved = self.offsets[:-1] + self.prompt_tokens - offsets[:-1]  # (rows,)
         positions = torch.arange(tokens, device=offsets.device)
         positions = positions + moved.repeat_interleave(offsets.diff(), output_size=tokens)  # (tokens,)

@@ -124,7 +124,7 @@ class CrossEncoder(ScorerMethods, nn.Module):
         )
         set_prompts(self, prompts, default_prompt_name, saved)
         packed.adopt(self.auto_model.base_model)
-        self._copy: tuple[Any, object, PairTokenizer] | None = None
+        self._copy: tuple[object, PairTokenizer] | None = None
         self.automatic_dtype: bool = False
         self._compiling = None
         self._memory_limits: dict[torch.device, Any] = {}
@@ -167,13 +167,11 @@ class CrossEncoder(ScorerMethods, nn.Module):
 
     def _reader(self) -> PairTokenizer:
         """A private copy of the tokenizer, copied again after the tokenizer was replaced or extended."""
-        state = (len(self.tokenizer), self.tokenizer.truncation_side)
-        copied = self._copy
-        if copied is None or copied[0] is not self.tokenizer or copied[1] != state:
+        state = self.tokenizer, len(self.tokenizer), self.tokenizer.truncation_side
+        if self._copy is None or self._copy[0] != state:
             typed = "token_type_ids" in self.tokenizer.model_input_names
-            typed = typed and accepts(self.auto_model, "token_type_ids")
-            copied = self._copy = (self.tokenizer, state, PairTokenizer(self.tokenizer, typed))
-        return copied[2]
+            self._copy = state, PairTokenizer(self.tokenizer, typed and accepts(self.auto_model, "token_type_ids"))
+        return self._copy[1]
 
     def tokens(self, pairs: Sequence[Pair], prompt: str = "") -> Tokens:
         """Tokenize pairs, each as one input, with a prompt before the first text.

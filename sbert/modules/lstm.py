@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from sbert.batch import TokenEmbeddings
 from sbert.inputs.arguments import known_arguments
@@ -43,14 +46,10 @@ class LSTM(nn.Module):
     def forward(self, tokens: TokenEmbeddings) -> TokenEmbeddings:
         dim = self.encoder.hidden_size * (2 if self.encoder.bidirectional else 1)
         if tokens.longest == 0:
-            return TokenEmbeddings(tokens.values.new_zeros(0, dim), tokens.offsets, 0, tokens.prompt_tokens)
+            return replace(tokens, values=tokens.values.new_zeros(0, dim))
         values, _ = tokens.padded()  # (rows, longest, in_features)
-        packed = nn.utils.rnn.pack_padded_sequence(
-            values, tokens.lengths.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False
-        )
-        hidden, _ = nn.utils.rnn.pad_packed_sequence(
-            self.encoder(packed)[0], batch_first=True, total_length=tokens.longest
-        )  # (rows, longest, dim)
-        return TokenEmbeddings(
-            hidden.flatten(0, 1)[tokens.slot_of_token], tokens.offsets, tokens.longest, tokens.prompt_tokens
-        )
+        lengths = tokens.lengths.clamp(min=1).cpu()
+        packed = pack_padded_sequence(values, lengths, batch_first=True, enforce_sorted=False)
+        output, _ = self.encoder(packed)
+        hidden, _ = pad_packed_sequence(output, True, total_length=tokens.longest)  # (rows, longest, dim)
+        return replace(tokens, values=hidden.flatten(0, 1)[tokens.slot_of_token])

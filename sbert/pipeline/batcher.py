@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future, InvalidStateError
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, chain
@@ -78,7 +78,7 @@ class Metrics:
     p99: float
 
 
-class Batcher:
+class Batcher(AbstractContextManager["Batcher"]):
     """Joins the requests of many threads and coroutines into batches for one model; see ``SentenceEncoder.batcher``.
 
     A thread computes one batch after the other, each of what has arrived while the one before it was computed. So an
@@ -194,9 +194,6 @@ class Batcher:
             finish: Whether to compute the requests that wait; if not, they get a ``ClosedError``.
         """
         self._queue.close(finish)
-
-    def __enter__(self) -> Batcher:
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.close(finish=kind is None)

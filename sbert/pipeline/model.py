@@ -126,11 +126,8 @@ class Methods:
     @property
     def dtype(self: Any) -> torch.dtype:
         """Dtype of the weights."""
-        for weight in self.parameters():
-            if weight.is_floating_point():
-                dtype: torch.dtype = weight.dtype
-                return dtype
-        return torch.float32
+        dtypes = (weight.dtype for weight in self.parameters() if weight.is_floating_point())
+        return next(dtypes, torch.float32)
 
     @with_aliases
     def push_to_hub(

@@ -44,6 +44,8 @@ class Options(TypedDict, total=False):
     deterministic: bool
     prompt_name: str | None
     prompt: str | None
+    pool: Pool | None
+    chunk_size: int | None
 
 
 class EncodeOptions(Options, total=False):
@@ -56,8 +58,6 @@ class EncodeOptions(Options, total=False):
     out: str | os.PathLike[str] | None
     resume: bool
     shard: tuple[int, int] | None
-    pool: Pool | None
-    chunk_size: int | None
 
 
 class EncodeToArray(EncodeOptions, total=False):
@@ -72,8 +72,6 @@ class PredictOptions(Options, total=False):
     """The arguments of ``predict`` on which the type of its result does not depend."""
 
     activation: Activation | None
-    pool: Pool | None
-    chunk_size: int | None
 
 
 class PredictToArray(PredictOptions, total=False):

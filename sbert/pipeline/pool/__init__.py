@@ -11,7 +11,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from functools import partial
 from itertools import count
 from multiprocessing.spawn import get_executable
@@ -38,7 +38,7 @@ class WorkerError(Exception):
         return f"\n{self.args[0]}"
 
 
-class Pool:
+class Pool(AbstractContextManager["Pool"]):
     """Worker processes that encode parts of the texts, in place of their model; ``model.pool(devices)`` makes one.
 
     ``encode``, ``encode_query`` and so on are those of the model, with ``pool=`` set to this; all else is read from the
@@ -121,9 +121,6 @@ class Pool:
     def close(self) -> None:
         """End the processes, at once."""
         self._workers.close()
-
-    def __enter__(self) -> Pool:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
