@@ -159,16 +159,13 @@ class Ragged:
             return self
         given = {field.name: vars(self)[field.name] for field in fields(self)}
         tensors = {name: value for name, value in given.items() if isinstance(value, Tensor)}
-        # Computed before the copy: afterwards it would take kernels, and a synchronization with the GPU.
-        moved: dict[str, Any]
-        facts: dict[str, Any] = {"groups": self.groups, "text_size": self.text_size}
         if torch.device(device).type not in _STREAMS or self.offsets.device.type != "cpu" or self.values.ndim > 1:
             moved = {name: move(tensor, device) for name, tensor in tensors.items()}
-            return self._replace(moved | facts)
-        computed = {name: getattr(self, name) for name in ("offsets_int32", "position_of_token")}
-        moved = dict(move_together(tensors | computed, device))
-        facts.update({name: moved.pop(name) for name in computed})
-        return self._replace(moved | facts)
+        else:
+            computed = {name: getattr(self, name) for name in ("offsets_int32", "position_of_token")}
+            moved = move_together(tensors | computed, device)
+        # Computed where the rows were: of the copy it would take kernels, and a synchronization with the GPU.
+        return self._replace({**moved, "groups": self.groups, "text_size": self.text_size})
 
     def _replace(self: AnyRagged, values: Mapping[str, Any]) -> AnyRagged:
         """The same rows with other tensors, and cached properties that are known already."""
@@ -222,9 +219,7 @@ class TokenBatch(Ragged):
     def embeddings(self, values: Tensor) -> TokenEmbeddings:
         """Combine token vectors, (tokens, dim), with the row structure of this batch."""
         tokens, known = TokenEmbeddings(values, self.offsets, self.longest, self.prompt_tokens), vars(self)
-        for name in _OF_ROWS:
-            if name in known:
-                vars(tokens)[name] = known[name]
+        vars(tokens).update({name: known[name] for name in _OF_ROWS if name in known})
         return tokens
 
 

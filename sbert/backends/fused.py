@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import torch
 import torch.nn.functional as F
@@ -119,9 +119,7 @@ class Fused(Backend):
     how: ClassVar[str] = "in the fused forward"
 
     def __init__(self, network: Any, dtype: torch.dtype, compiling: Compiling = None) -> None:
-        backbone = describe(network)
-        if isinstance(backbone, str):
-            raise ValueError(backbone)
+        backbone = cast("Backbone", describe(network))
         # Why the weights have their layout, in words.
         self.why: str = "F.linear" if compiling is None else "torch.compile"
         self._reordered = False

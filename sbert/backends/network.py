@@ -135,7 +135,7 @@ class Samples:
     def __init__(self, model: nn.Module) -> None:
         views = [_view(parameter.detach()) for parameter in model.parameters() if parameter.numel()]
         if views and views[0].device.type != "cpu":
-            self._read: Callable[[], Any] = partial(_from_device, views)
+            self._read: Callable[[], Any] = lambda: _array(torch.cat([view.reshape(-1) for view in views]).cpu())
         else:
             self._read = partial(np.concatenate, [_array(view) for view in views] or [np.zeros(0)], axis=None)
         self._before = self._read().tobytes()
@@ -151,10 +151,6 @@ def _view(weight: Tensor) -> Tensor:
         return weight[tuple(slice(None, None, max(1, size // 4)) for size in weight.shape)]
     step = sum(size // _SAMPLES * stride for size, stride in zip(weight.shape, weight.stride(), strict=True))
     return weight.as_strided((_SAMPLES,), (step,))
-
-
-def _from_device(views: list[Tensor]) -> npt.NDArray[np.generic]:
-    return _array(torch.cat([view.reshape(-1) for view in views]).cpu())
 
 
 def _array(numbers: Tensor) -> npt.NDArray[np.generic]:

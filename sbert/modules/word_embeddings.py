@@ -27,11 +27,6 @@ if TYPE_CHECKING:
 _FORMS: tuple[Callable[[str], str], ...] = (str, lambda word: word.strip(string.punctuation), str.lower)
 
 
-def _table(weights: Tensor, trainable: bool) -> nn.Embedding:
-    rows, dim = weights.shape
-    return nn.Embedding(rows, dim, _weight=weights, _freeze=not trainable)
-
-
 class StaticEmbedding(Tokenizing, nn.Module):
     """Mean of the vectors of the tokens of a text, from a table: no transformer, no limit of length.
 
@@ -59,7 +54,7 @@ class StaticEmbedding(Tokenizing, nn.Module):
     def __init__(self, tokenizer: tokenizers.Tokenizer, weights: Tensor) -> None:
         super().__init__()
         self.tokenizer: tokenizers.Tokenizer = tokenizer
-        self.embedding: nn.Embedding = _table(weights, trainable=True)
+        self.embedding: nn.Embedding = nn.Embedding.from_pretrained(weights, freeze=False)  # type: ignore[no-untyped-call]
         self.max_seq_length: int | None = None
         self._fast = FastTokenizer(tokenizer, add_special_tokens=False)
 
@@ -128,7 +123,7 @@ class WordEmbeddings(nn.Module):
         self.lower_case: bool = lower_case
         self.stop_words: frozenset[str] = frozenset(stop_words)
         self.max_seq_length: int | None = max_seq_length
-        self.embedding: nn.Embedding = _table(weights, trainable)
+        self.embedding: nn.Embedding = nn.Embedding.from_pretrained(weights, freeze=not trainable)  # type: ignore[no-untyped-call]
         self._ids = {word: i for i, word in enumerate(self.words)}
 
     @classmethod

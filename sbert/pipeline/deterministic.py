@@ -15,6 +15,7 @@ import ctypes
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,6 @@ from sbert.storage.processes import Lock, in_child
 _TOKENS, _TOKENS_ACCELERATOR = 64, 4096
 
 _lock = Lock()
-_pools: dict[int, ThreadPoolExecutor] = {}
 
 
 def run_fixed(runner: Runner[Any], done: npt.NDArray[np.bool_]) -> Iterator[tuple[Rows, Any]]:
@@ -56,12 +56,10 @@ def run_fixed(runner: Runner[Any], done: npt.NDArray[np.bool_]) -> Iterator[tupl
         yield rows[0], output[: len(rows[0])]
 
 
+@cache
 def _workers(threads: int) -> ThreadPoolExecutor:
     """Threads that compute with one OpenMP thread each."""
-    with _lock:
-        if threads not in _pools:
-            _pools[threads] = ThreadPoolExecutor(threads, "sbert-deterministic", _use_one_thread)
-        return _pools[threads]
+    return ThreadPoolExecutor(threads, "sbert-deterministic", _use_one_thread)
 
 
 def _use_one_thread() -> None:
@@ -79,4 +77,4 @@ def _use_one_thread() -> None:
             mkl(1)
 
 
-in_child(_pools.clear)  # There, the threads do not exist.
+in_child(_workers.cache_clear)  # There, the threads do not exist.

@@ -202,8 +202,7 @@ class EncoderMethods(Methods):
 
     def get_max_seq_length(self: Any) -> int | None:
         """``max_seq_length``."""
-        limit: int | None = self.max_seq_length
-        return limit
+        return self.max_seq_length  # type: ignore[no-any-return]
 
     @contextmanager
     def truncate_embeddings(self: Any, truncate_dim: int | None) -> Iterator[None]:
@@ -233,8 +232,7 @@ class EncoderMethods(Methods):
 
     def start_multi_process_pool(self: Any, target_devices: Sequence[str] | None = None) -> Pool:
         """``Pool(model, devices)``, for ``encode(pool=)``."""
-        pool: Pool = self.pool(target_devices)
-        return pool
+        return self.pool(target_devices)  # type: ignore[no-any-return]
 
     @staticmethod
     def stop_multi_process_pool(pool: Pool) -> None:
