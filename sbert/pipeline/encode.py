@@ -240,7 +240,9 @@ class Encoding:
         try:
             result = self._outputs(texts, report, saved)
             if not math.isfinite(result.sum().item()):  # The sum of large values may be infinite, too.
-                self._repair(result, texts, before, report)
+                self.repair(result, texts, report)
+                what = "the score" if self.model.is_cross_encoder else "the vector"
+                check_finite(result, before, f"{what} of {report.what}")
         except (RuntimeError, MemoryError) as error:
             if isinstance(error, TextTooLargeError) or not is_out_of_memory(error):
                 raise
@@ -279,13 +281,12 @@ class Encoding:
             complete[torch.from_numpy(again).to(self.to)] = complete[source]
         return complete
 
-    def _repair(self, result: Tensor, texts: list[Any], before: int, report: Report) -> None:
-        """Compute rows again that left the range of half precision; raise a ValueError if one is not finite then."""
+    def repair(self, result: Tensor, texts: list[Any], report: Report) -> None:
+        """Compute rows again that left the range of half precision."""
         rows = self.beyond_range(result, report)
         if len(rows):
             again = self.exact()._outputs([texts[row] for row in rows], Report.silent())
             result[torch.from_numpy(rows).to(self.to)] = again
-        check_finite(result, before, f"{'the score' if self.model.is_cross_encoder else 'the vector'} of {report.what}")
 
     def beyond_range(self, outputs: Tensor, report: Report) -> Rows:
         """The rows that have left the range of half precision; the report counts them."""

@@ -22,23 +22,21 @@ from sbert.pipeline.run import RowsOfTensor
 _CHARACTERS, _BATCHES_ACCELERATOR = 4, 4
 _TEXTS = 8192  # Of a chunk, at most.
 
+# Arguments of ``Encoding`` behind the model.
+Settings = tuple[tuple[Any, ...], dict[str, Any]]
 # Rows of a window, and the outputs of them that a worker will give.
 Sent = list[tuple[Rows, Future[Any]]]
 
 
 def encode_chunk(
-    model: Any,
-    function: Callable[..., Any],
-    settings: tuple[tuple[Any, ...], dict[str, Any]],
-    chunk: Distinct,
-    reporting: tuple[int, int | None, str],
+    model: Any, function: Callable[..., Any], settings: Settings, chunk: Distinct, reporting: tuple[int, Any, str]
 ) -> tuple[Any, Report, list[str]]:
     """What a worker does: outputs of some texts, what its report has counted, and warnings.
 
     Args:
         model: The worker's model.
         function: ``encode_rows`` or ``encode_tokens``.
-        settings: Arguments of ``Encoding`` behind the model.
+        settings: For ``Encoding``.
         chunk: Different texts, whose first occurrences are counted from the start of the window.
         reporting: Number of rows before the window, the limit in tokens, and the name of the rows.
     """
@@ -62,9 +60,7 @@ def encode_rows(job: Encoding, chunk: Distinct, report: Report) -> Tensor:
     for rows, vectors in job.batches(chunk, report, job._forward):
         result.put(rows, vectors)
     outputs = result.complete()
-    beyond = job.beyond_range(outputs, report)
-    if len(beyond):
-        outputs[torch.from_numpy(beyond)] = job.exact()._outputs([chunk.texts[row] for row in beyond], Report.silent())
+    job.repair(outputs, chunk.texts, report)
     return outputs
 
 
@@ -95,9 +91,8 @@ class PooledEncoding(Encoding):
     def _one(self, texts: list[Any]) -> None:
         """No text is computed in this process."""
 
-    def beyond_range(self, outputs: Tensor, report: Report) -> Rows:  # noqa: ARG002
-        """None: workers have computed them again."""
-        return np.zeros(0, np.int64)
+    def repair(self, result: Tensor, texts: list[Any], report: Report) -> None:
+        """Nothing is left to do: the workers have done it."""
 
     def each(self, runs: Iterable[list[Any]], report: Report, saved: SavedRows | None = None) -> Iterator[Tensor]:
         """The vectors of each list of texts, in order; the next list is sent while the workers are at work on one."""
