@@ -12,8 +12,8 @@ _MISSING = object()
 
 
 def check_where(where: object) -> None:
-    """Raise a TypeError unless this is None or a filter."""
-    if not (where is None or callable(where) or isinstance(where, Mapping)):
+    """Raise a TypeError unless this is a filter."""
+    if not (callable(where) or isinstance(where, Mapping)):
         raise TypeError(f"where is of type {type(where).__name__}; pass a dict or a function of the metadata")
 
 

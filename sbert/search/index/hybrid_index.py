@@ -263,7 +263,8 @@ class HybridIndex:
         check_choice("passages", passages, ("best", "mean"))
         if passages == "mean" and similarity not in ("cosine", "dot"):
             raise ValueError(f"passages='mean' needs cosine or dot, and the model has {similarity}; pass 'best'")
-        check_where(where)
+        if where is not None:
+            check_where(where)
         if rerank is not None and not callable(getattr(rerank, "predict", None)):
             raise TypeError(f"rerank is of type {type(rerank).__name__}, without predict; pass a CrossEncoder")
         asked = list(rows_of(queries, "queries"))
