@@ -54,37 +54,38 @@ def wordpiece() -> Tokenizer:
     return tokenizer
 
 
-def byte_bpe(template: str = "<s> $A </s>") -> Tokenizer:
-    """As RoBERTa's: bytes, <s> … </s>, the padding token at 1."""
-    tokenizer = Tokenizer(models.BPE(unk_token=None))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
-    trainer = trainers.BpeTrainer(
-        vocab_size=320, special_tokens=special, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()
-    )
-    tokenizer.train_from_iterator(CORPUS, trainer)
+SPECIAL = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]  # As RoBERTa's, the padding token at 1.
+
+
+def add_template(tokenizer: Tokenizer, template: str) -> None:
     tokens = [("<s>", 0), ("</s>", 2)]
     tokenizer.post_processor = processors.TemplateProcessing(
         single=template, pair=f"{template} $B", special_tokens=[t for t in tokens if t[0] in template]
     )
+
+
+def byte_bpe(template: str = "<s> $A </s>") -> Tokenizer:
+    """As RoBERTa's: bytes, <s> … </s>, the padding token at 1."""
+    tokenizer = Tokenizer(models.BPE(unk_token=None))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=320, special_tokens=SPECIAL, initial_alphabet=alphabet)
+    tokenizer.train_from_iterator(CORPUS, trainer)
+    add_template(tokenizer, template)
     tokenizer.decoder = decoders.ByteLevel()
     return tokenizer
 
 
 def unigram(template: str = "<s> $A </s>") -> Tokenizer:
     """As XLM-R's and T5's: pieces of sentences, spaces kept as ▁."""
-    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
     scores = {"▁": -3.0, **{word: -8.0 if len(word) == 1 else -5.0 for word in words()}}
     scores.update({f"▁{word}": -4.0 for word in words()})
-    pieces = [*((piece, 0.0) for piece in special), *scores.items()]
+    pieces = [*((piece, 0.0) for piece in SPECIAL), *scores.items()]
     tokenizer = Tokenizer(models.Unigram(pieces, unk_id=3))
     tokenizer.normalizer = normalizers.NFKC()
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
-    tokenizer.add_special_tokens(special)
-    tokens = [("<s>", 0), ("</s>", 2)]
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single=template, pair=f"{template} $B", special_tokens=[t for t in tokens if t[0] in template]
-    )
+    tokenizer.add_special_tokens(SPECIAL)
+    add_template(tokenizer, template)
     tokenizer.decoder = decoders.Metaspace()
     return tokenizer
 

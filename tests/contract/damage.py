@@ -66,10 +66,8 @@ def damages(name: str, content: bytes, marker: Path, seed: int = 0) -> Iterator[
         yield f"cut at {share:.0%}", content[: int(len(content) * share)]
     heads = [rng.randrange(min(200, len(content))) for _ in range(4)]
     for place in (*heads, *(rng.randrange(len(content)) for _ in range(8))):
-        yield (
-            f"byte {place} changed",
-            content[:place] + bytes([content[place] ^ (1 << place % 8)]) + content[place + 1 :],
-        )
+        changed = bytes([content[place] ^ (1 << place % 8)])
+        yield f"byte {place} changed", content[:place] + changed + content[place + 1 :]
     middle = rng.randrange(len(content))
     yield f"zeros from {middle}", content[:middle] + bytes(len(content) - middle)  # As after a power failure.
     yield "longer", content + rng.randbytes(100)

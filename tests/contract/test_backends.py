@@ -64,9 +64,7 @@ def expected(family: str, batch: str) -> Tensor:
         return torch.cat([model(torch.tensor([row])).last_hidden_state[0] for row in BATCHES[batch] if row])
 
 
-@pytest.mark.parametrize(
-    "dtype", [torch.float64, torch.float32, torch.bfloat16], ids=["float64", "float32", "bfloat16"]
-)
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
 @pytest.mark.parametrize(("name", "family"), [(name, family) for name, row in BACKENDS.items() for family in row[1]])
 def test_vectors_of_the_hugging_face_module(name: str, family: str, dtype: torch.dtype) -> None:
     make, _ = BACKENDS[name]

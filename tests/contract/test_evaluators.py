@@ -157,11 +157,8 @@ def test_two_ranks_find_what_one_does(folder: Path, tmp_path: Path) -> None:
     one, first, second = (
         json.loads((tmp_path / name).read_text()) for name in ("1/0-of-1.json", "2/0-of-2.json", "2/1-of-2.json")
     )
-    assert (one.pop("failure"), first.pop("failure"), second.pop("failure")) == (
-        "IsADirectoryError",
-        "IsADirectoryError",
-        "RuntimeError",
-    )
+    failures = [found.pop("failure") for found in (one, first, second)]
+    assert failures == ["IsADirectoryError", "IsADirectoryError", "RuntimeError"]
     assert set(one) > set(EVALUATORS)
     np.testing.assert_equal(first, second)
     for name, figures in one.items():

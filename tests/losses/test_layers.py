@@ -128,9 +128,8 @@ def test_every_layer_is_trained(folder: Path, tmp_path: Path) -> None:
 def test_twins_are_trained_apart(folder: Path) -> None:
     model = SentenceEncoder(Twins(folder), Pooling("mean"), device="cpu")
     first, second = model[0].network, model[0].second
-    Trainer(model, [(a,) for a, _ in PAIRS], ContrastiveTensionLoss(), TrainingConfig(steps=2, batch_size=6)).fit(
-        show_progress_bar=False
-    )
+    texts, config = [(a,) for a, _ in PAIRS], TrainingConfig(steps=2, batch_size=6)
+    Trainer(model, texts, ContrastiveTensionLoss(), config).fit(show_progress_bar=False)
     weights = [dict(each.named_parameters()) for each in (first, second.network)]
     assert weights[0].keys() == weights[1].keys()
     assert any(not torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
@@ -150,10 +149,8 @@ class TSDAE(nn.Module):
         from transformers import BertConfig, BertLMHeadModel
 
         self.tokenize = encoder[0].tokenize
-        config = BertConfig(
-            **{**encoder[0].auto_model.config.to_dict(), "is_decoder": True, "add_cross_attention": True}
-        )
-        self.decoder = BertLMHeadModel(config)
+        settings = {**encoder[0].auto_model.config.to_dict(), "is_decoder": True, "add_cross_attention": True}
+        self.decoder = BertLMHeadModel(BertConfig(**settings))
 
     def collate(self, texts: list[tuple[str, ...]], generator: np.random.Generator) -> tuple[Any, dict[str, Any]]:
         ids = [torch.tensor(row[:128]) for row in self.tokenize([text for (text,) in texts])]

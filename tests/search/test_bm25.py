@@ -64,18 +64,6 @@ def test_search_is_the_formula(strings: bool, tmp_path: Path) -> None:
     assert (list(again._ids.ids)[-1], len(again)) == ("new" if strings else 200, len(kept) + 1)
 
 
-def test_scores_are_those_of_bm25s() -> None:
-    import bm25s
-
-    index, numbers = BM25(), {word: number for number, word in enumerate(VOCABULARY)}
-    index.add(VOCABULARY)  # In their order.
-    index.add(TEXTS)
-    texts = [[numbers[word] for word in text.split()] for text in [*VOCABULARY, *TEXTS]]
-    expected = bm25s.BM25().build_index_from_ids(range(60), texts, show_progress=False)
-    for values, name in zip(index._build(), ("indptr", "indices", "data"), strict=True):
-        np.testing.assert_allclose(values, expected[name], rtol=1e-6)
-
-
 def test_only_allowed_texts_are_found() -> None:
     lexical = BM25()
     lexical.add(TEXTS)

@@ -99,8 +99,7 @@ def test_topic_words_follow_the_formula() -> None:
         assert found[label] == sorted(weights, key=lambda word: (-weights[word], word))[:4]
     assert list(found) == [0, 1]
     assert (found[0][0], found[1][0]) == ("law", "cat")
-    assert topic_words(["the cat, the kitten, the"], [7], top_k=2) == {
-        7: ["cat", "kitten"]
-    }  # No other to tell it from.
+    # No other to tell it from.
+    assert topic_words(["the cat, the kitten, the"], [7], top_k=2) == {7: ["cat", "kitten"]}
     assert topic_words(["", "-"], [0, 1]) == {0: [], 1: []}
     assert topic_words([], []) == {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import torch
@@ -39,10 +40,8 @@ def test_the_card_of_a_trained_model(tmp_path: Path) -> None:
     metadata = metadata_load(file)
     assert metadata["base_model"] == "org/base"
     (name, results) = repocard_data.model_index_to_eval_results(metadata["model-index"])
-    assert (name, {result.metric_type: result.metric_value for result in results}) == (
-        "final",
-        {"spearman": 0.75, "nan": 1.0},
-    )
+    figures = {result.metric_type: result.metric_value for result in results}
+    assert (name, figures) == ("final", {"spearman": 0.75, "nan": 1.0})
     assert ModelCard(text).data.base_model == "org/base"
     again = SentenceEncoder(tmp_path / "o/final", device="cpu")
     assert again.verify()
@@ -50,6 +49,10 @@ def test_the_card_of_a_trained_model(tmp_path: Path) -> None:
 
 def test_each_card_tells_its_own_training_and_no_folder(tmp_path: Path) -> None:
     model = tiny()
+    model.save(tmp_path / "m")
+    untrained = (tmp_path / "m/README.md").read_text(encoding="utf-8")
+    assert not re.search("## Training|base_model", untrained)
+    assert "can add the training data, the licence and the limitations" in untrained
     model.name_or_path = str(tmp_path)
     loss = MatryoshkaLoss(MultipleNegativesRankingLoss(hardness_mode="hard"), [16, 8])
     for output in (tmp_path / "first", None):
@@ -66,12 +69,3 @@ def test_each_card_tells_its_own_training_and_no_folder(tmp_path: Path) -> None:
         assert "hardness&#95;mode='hard'" in card
         assert "ModuleList" not in card
         assert "base_model" not in card
-
-
-def test_a_model_that_was_not_trained_here_says_nothing_of_training(tmp_path: Path) -> None:
-    model = tiny()
-    model.save(tmp_path / "m")
-    text = (tmp_path / "m/README.md").read_text(encoding="utf-8")
-    assert "## Training" not in text
-    assert "base_model" not in text
-    assert "can add the training data, the licence and the limitations" in text

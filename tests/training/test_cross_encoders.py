@@ -287,30 +287,21 @@ def test_a_killed_run_goes_on(bert: Path, tmp_path: Path) -> None:
 
 def test_a_checkpoint_of_another_kind_of_model_is_refused(bert: Path, classifier: Path, tmp_path: Path) -> None:
     """With a loss of the same name, columns and rows, so that nothing but the model tells them apart."""
-
-    def of_vectors() -> Any:
-        def loss(first: Tensor, second: Tensor, labels: Tensor) -> Tensor:
-            return (torch.cosine_similarity(first, second) - labels).square().mean()
-
-        return loss
-
-    def of_scores() -> Any:
-        def loss(scores: Tensor, labels: Tensor) -> Tensor:
-            return (scores[:, 0] - labels).square().mean()
-
-        return loss
-
+    of_vectors, of_scores = (
+        lambda first, second, labels: (torch.cosine_similarity(first, second) - labels).square().mean(),
+        lambda scores, labels: (scores[:, 0] - labels).square().mean(),
+    )
     encoder = SentenceEncoder(Transformer(small.bert(tmp_path / "bert")), Pooling("mean"), device="cpu")
     several, model = CrossEncoder(classifier, device="cpu"), CrossEncoder(bert, device="cpu")
     before = weights(model)
     for other, loss, words in (
-        (encoder, of_vectors(), r"(?s)model was .*SentenceEncoder.*but is now .*CrossEncoder"),
-        (several, of_scores(), r"model was .*classes=3.*, but is now .*classes=1"),
+        (encoder, of_vectors, r"(?s)model was .*SentenceEncoder.*but is now .*CrossEncoder"),
+        (several, of_scores, r"model was .*classes=3.*, but is now .*classes=1"),
     ):
         config = TrainingConfig(tmp_path / type(other).__name__, steps=1)
         Trainer(other, pairs.rows(), loss, config).fit(show_progress_bar=False)
         with pytest.raises(ValueError, match=words):
-            Trainer(model, pairs.rows(), of_scores(), config).fit(resume=True, show_progress_bar=False)
+            Trainer(model, pairs.rows(), of_scores, config).fit(resume=True, show_progress_bar=False)
     assert torch.equal(weights(model), before)
 
 

@@ -259,15 +259,6 @@ def test_damaged_files() -> None:
     assert outcomes["right"] > 10
 
 
-def test_a_manifest_that_is_missing(words: SentenceEncoder, tmp_path: Path) -> None:
-    stop(words, tmp_path / "v.npy")
-    (tmp_path / "v.npy.manifest").unlink()
-    partial = contents(tmp_path)
-    with pytest.raises(ValueError, match=r"v\.npy\.partial has no manifest"):
-        encode(words, tmp_path / "v.npy")
-    assert contents(tmp_path) == partial
-
-
 def test_two_writers(words: SentenceEncoder, tmp_path: Path) -> None:
     begun, go_on = threading.Event(), threading.Event()
 

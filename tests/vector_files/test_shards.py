@@ -69,10 +69,9 @@ def test_what_merge_refuses(words: SentenceEncoder, tmp_path: Path) -> None:
     assert "json" not in " ".join(whole)  # Else a later call would read a folder's manifests as texts.
 
     def flip(name: str) -> None:
-        middle = len(whole[name]) // 2
-        (tmp_path / name).write_bytes(
-            whole[name][:middle] + bytes([whole[name][middle] ^ 4]) + whole[name][middle + 1 :]
-        )
+        content = bytearray(whole[name])
+        content[len(content) // 2] ^= 4
+        (tmp_path / name).write_bytes(content)
 
     for change, message in (
         (lambda: encode(words, out, [*TEXTS, "sea"], shard=(1, 3), resume=False), "was written from other texts"),
