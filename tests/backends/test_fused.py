@@ -85,8 +85,19 @@ def test_what_it_does_not_know_is_left_alone(change: dict[str, Any], reason: str
 # ------------------------------------------------------------------------------------------------ weights that change
 
 
+NEW = nn.Linear(32, 16)
+
+
+def tables(model: SentenceEncoder) -> Any:
+    return model[0].auto_model.encoder.layer._modules
+
+
+def output(model: SentenceEncoder) -> Any:
+    return model[0].auto_model.encoder.layer[1].output
+
+
 def dense(model: SentenceEncoder) -> Any:
-    return model[0].auto_model.encoder.layer[1].output.dense
+    return output(model).dense
 
 
 def change_in_place(model: SentenceEncoder) -> None:
@@ -110,8 +121,11 @@ CHANGES: dict[str, Callable[[SentenceEncoder], Any]] = {
     "in place": change_in_place,
     "data": change_data,
     "a parameter": lambda model: setattr(dense(model), "weight", nn.Parameter(dense(model).weight * 1.5)),
-    "a module": lambda model: setattr(model[0].auto_model.encoder.layer[1].output, "dense", nn.Linear(32, 16)),
+    "a module": lambda model: setattr(output(model), "dense", nn.Linear(32, 16)),
     "layers": lambda model: setattr(model[0].auto_model.encoder, "layer", model[0].auto_model.encoder.layer[:1]),
+    "layers swapped": lambda model: tables(model).update({"0": tables(model)["1"], "1": tables(model)["0"]}),
+    "a table of modules": lambda model: setattr(output(model), "_modules", {**output(model)._modules, "dense": NEW}),
+    "a table of weights": lambda model: setattr(dense(model), "_parameters", {**NEW._parameters}),
     "a state": lambda model: model.load_state_dict({name: x * 1.1 for name, x in model.state_dict().items()}),
     "a step": step,
 }

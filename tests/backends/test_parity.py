@@ -12,7 +12,6 @@ import transformers
 
 from sbert import Pooling, SentenceEncoder, TokenBatch, Transformer
 from sbert.backends.packed import Packed
-from sbert.backends.padded import bucket
 from sbert.backends.parity import max_relative_error, probe_of
 from sbert.backends.state import refusal
 from tests import small
@@ -111,13 +110,3 @@ def test_a_configuration_without_a_direction(tmp_path: Path) -> None:
     model = SentenceEncoder(folder, device="cpu")
     assert abs(model.encode(small.TEXTS, on_truncate="ignore") - expected).max() == 0
     assert model[0].padding_reason is None
-
-
-def test_buckets() -> None:
-    assert bucket(1, 1, None) == (1, 32)
-    assert bucket(9, 64, 512) == (16, 64)
-    assert bucket(3, 500, 510) == (4, 510)
-    batch = TokenBatch.from_rows([[4, 5], [6]])
-    ids, mask = batch.padded(fill=9, rows=4, longest=3)
-    assert ids.tolist() == [[4, 5, 9], [6, 9, 9], [9] * 3, [9] * 3]
-    assert mask.sum() == 3

@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ import torch
 from sbert import SentenceEncoder, TokenBatch
 from sbert.backends import state, threads
 
-SMALL = TokenBatch.from_rows([[1, 2, 3]])
+QUOTAS = [("max 100000", 8), ("150000 100000", 2), ("50000 100000", 1), ("what", 8)]
 
 
 class Machine:
@@ -47,33 +48,26 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine
 
 
 @pytest.mark.parametrize(
-    ("everywhere", "here", "wanted", "expected"),
+    ("load", "affinity", "wanted", "expected"),
     [
-        (1, 1, 8, 8),  # This thread alone.
-        (8, 8, 8, 8),  # Threads of OpenMP that still run after their work.
-        (9, 8, 8, 7),  # Another process.
-        (5, 1, 4, 4),  # Enough cores for both.
-        (7, 1, 4, 2),
-        (40, 4, 4, 1),
-        (12, 12, 4, 1),  # Calls of other threads of this process.
-        (0, 0, 4, 4),
+        ({"everywhere": 1}, 8, 8, 8),  # This thread alone.
+        ({"everywhere": 8, "here": 8}, 8, 8, 8),  # Threads of OpenMP that still run after their work.
+        ({"everywhere": 9, "here": 8}, 8, 8, 7),  # Another process.
+        ({"everywhere": 5}, 8, 4, 4),  # Enough cores for both.
+        ({"everywhere": 7}, 8, 4, 2),
+        ({"everywhere": 40, "here": 4}, 8, 4, 1),
+        ({"everywhere": 12, "here": 12}, 8, 4, 1),  # Calls of other threads of this process.
+        ({"everywhere": 0, "here": 0}, 8, 4, 4),
+        ({"everywhere": 1}, 3, 8, 3),  # A container has fewer cores, or less of their time.
+        *(({"everywhere": 1, "quota": quota}, 8, 8, cores) for quota, cores in QUOTAS),
     ],
 )
-def test_as_many_as_find_a_core(everywhere: int, here: int, wanted: int, expected: int, machine: Machine) -> None:
-    machine.runs(everywhere, here)
-    assert threads.available_threads(wanted) == expected
-
-
-@pytest.mark.parametrize(
-    ("quota", "affinity", "expected"),
-    [("max 100000", 8, 8), ("150000 100000", 8, 2), ("50000 100000", 8, 1), ("max 100000", 3, 3), ("what", 8, 8)],
-)
-def test_a_container_has_fewer_cores(
-    quota: str, affinity: int, expected: int, machine: Machine, monkeypatch: pytest.MonkeyPatch
+def test_as_many_as_find_a_core(
+    load: dict[str, Any], affinity: int, wanted: int, expected: int, machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(affinity)), raising=False)
-    machine.runs(1, quota=quota)
-    assert threads.available_threads(8) == expected
+    machine.runs(**load)
+    assert threads.available_threads(wanted) == expected
 
 
 def test_the_load_is_read_now_and_then(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:

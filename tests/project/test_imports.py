@@ -100,11 +100,6 @@ def test_transformers_is_imported_late() -> None:
     assert not {"transformers", "tokenizers", "safetensors", "huggingface_hub"} & set(result.stdout.split())
 
 
-def test_torch_is_imported_later_than_the_command_line() -> None:
-    code = "import sys, sbert.cli.main; assert not {'torch', 'numpy'} & set(sys.modules), 'heavy'"
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
 def test_every_public_name_is_there() -> None:
     import sbert
 

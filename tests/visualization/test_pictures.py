@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import sys
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -130,13 +129,6 @@ def test_of_many_points_one_text_stands_where_each_cluster_lies_densest() -> Non
 def test_what_cannot_be_drawn(draw: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         draw()
-
-
-def test_without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    for draw in (lambda: similarity_heatmap(["a"], [[1]]), lambda: corpus_map(np.eye(2))):
-        with pytest.raises(ImportError, match=r'pip install "sbert\[plot\]"'):
-            draw()
 
 
 def test_a_corpus_map_writes_the_medoid_of_each_cluster() -> None:
