@@ -1,11 +1,12 @@
 """Threads that share a model, in a process of its own: should they wait for each other for good, it is ended.
 
-python -m tests.pipeline.threads FOLDER
+python -m tests.pipeline.threads sbert|sentence_transformers FOLDER
 """
 
 from __future__ import annotations
 
 import faulthandler
+import importlib
 import random
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -13,8 +14,6 @@ from typing import Any
 
 import numpy as np
 import torch
-
-from sbert import SentenceEncoder
 
 THREADS, CALLS, SECONDS = 16, 400, 120
 PROMPTS = ["", "query: ", "passage: ", "Represent this sentence for searching: "]
@@ -55,11 +54,12 @@ def wrong(model: Any, calls: list[Job], expected: list[np.ndarray]) -> tuple[int
     return results.count("wrong"), results.count("raised")
 
 
-def main(folder: str) -> None:
+def main(library: str, folder: str) -> None:
     faulthandler.dump_traceback_later(SECONDS, exit=True)
     sys.setswitchinterval(1e-4)  # Threads take turns 50 times as often as they would.
     torch.set_num_threads(1)  # Sixteen callers with threads of their own each wait for each other for minutes.
-    model = SentenceEncoder(folder, device="cpu")
+    kind = "SentenceEncoder" if library == "sbert" else "SentenceTransformer"
+    model = getattr(importlib.import_module(library), kind)(folder, device="cpu")
     model.train()
     calls = jobs()
     expected = [model.encode(texts, prompt=prompt) for prompt, _, texts in calls]
@@ -67,4 +67,4 @@ def main(folder: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])
