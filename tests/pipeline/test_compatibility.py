@@ -10,19 +10,8 @@ import pytest
 import torch
 
 from sbert import CrossEncoder, SentenceEncoder
-from tests import small
 
 TEXTS = [f"{a} {b}" for a in ("red fox", "small boat", "quiet lake") for b in ("one", "two", "three")]
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return small.bert(tmp_path_factory.mktemp("bert"))
-
-
-@pytest.fixture(scope="module")
-def model(folder: Path) -> SentenceEncoder:
-    return SentenceEncoder(folder, device="cpu")
 
 
 @pytest.mark.parametrize(

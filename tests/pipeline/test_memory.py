@@ -49,11 +49,6 @@ def encoder(folder: Path, device: str = "cpu") -> SentenceEncoder:
     return SentenceEncoder(Transformer(folder), Pooling("mean"), Normalize(), device=device, dtype="float32")
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return small.bert(tmp_path_factory.mktemp("model") / "bert")
-
-
 def check_refused(
     model: SentenceEncoder, expected: np.ndarray, refusing: Callable[[], AbstractContextManager[Any]], **options: Any
 ) -> bool:

@@ -39,16 +39,6 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="workers are loo
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return small.bert(tmp_path_factory.mktemp("bert"))
-
-
-@pytest.fixture(scope="module")
-def model(folder: Path) -> SentenceEncoder:
-    return SentenceEncoder(folder, device="cpu")
-
-
-@pytest.fixture(scope="module")
 def pool(model: SentenceEncoder) -> Iterator[Pool]:
     with model.pool(["cpu", "cpu"]) as pool:
         yield pool

@@ -21,8 +21,9 @@ from tests import small
 
 ROOT = Path(__file__).parent.parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-# Pages beside the README that hold figures and commands.
-PAGES = [ROOT / "README.md", ROOT / "examples/paper/README.md", ROOT / "tests/benchmarks/README.md"]
+# Pages that hold figures, commands and names of files.
+NAMES = ("README.md", ".github/CONTRIBUTING.md", "examples/paper/README.md", "tests/benchmarks/README.md")
+PAGES = [ROOT / name for name in NAMES]
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
