@@ -173,21 +173,17 @@ def test_rank_ties_and_errors(model: CrossEncoder, tmp_path: Path) -> None:
 # ----------------------------------------------------------------------------------------------------- predict
 
 
-def test_a_pair_alone_as_among_others(model: CrossEncoder) -> None:
-    among = model.predict(PAIRS, activation=nn.Identity())
+def test_a_pair_alone_as_among_others_in_any_order(model: CrossEncoder) -> None:
+    plain: dict[str, Any] = {"activation": nn.Identity()}
+    among = model.predict(PAIRS, **plain)
     for pair, score in zip(PAIRS, among, strict=True):
-        alone = model.predict(pair, activation=nn.Identity())
+        alone = model.predict(pair, **plain)
         assert alone.shape == ()
         assert alone == pytest.approx(score, abs=1e-6)
-    for size in (1, 2, 7):
-        np.testing.assert_allclose(model.predict(PAIRS, batch_size=size, activation=nn.Identity()), among, atol=1e-6)
-    np.testing.assert_allclose(model.predict(PAIRS, batch_tokens=30, activation=nn.Identity()), among, atol=1e-6)
-
-
-def test_order_and_duplicates(model: CrossEncoder) -> None:
-    expected = model.predict(PAIRS)
-    np.testing.assert_allclose(model.predict(PAIRS[::-1])[::-1], expected, atol=1e-6)
-    twice = model.predict(PAIRS * 2)
+    for size in ({"batch_size": 1}, {"batch_size": 2}, {"batch_size": 7}, {"batch_tokens": 30}):
+        np.testing.assert_allclose(model.predict(PAIRS, **plain, **size), among, atol=1e-6)
+    np.testing.assert_allclose(model.predict(PAIRS[::-1], **plain)[::-1], among, atol=1e-6)
+    twice = model.predict(PAIRS * 2, **plain)
     np.testing.assert_array_equal(twice[: len(PAIRS)], twice[len(PAIRS) :])
 
 
@@ -243,17 +239,16 @@ def test_scores_that_are_no_numbers_are_named(model: CrossEncoder) -> None:
 # --------------------------------------------------------------------------------------- folders and activations
 
 
+NN, THEIR_CONFIG = "torch.nn.modules", "config_sentence_transformers.json"
+
+
 @pytest.mark.parametrize(
     ("file", "values", "expected"),
     [
         ("config.json", {}, nn.Sigmoid),
-        ("config.json", {"sentence_transformers": {"activation_fn": "torch.nn.modules.linear.Identity"}}, nn.Identity),
-        ("config.json", {"sbert_ce_default_activation_function": "torch.nn.modules.activation.Tanh"}, nn.Tanh),
-        (
-            "config_sentence_transformers.json",
-            {"activation_fn": "torch.nn.modules.activation.ReLU", "model_type": "CrossEncoder"},
-            nn.ReLU,
-        ),
+        ("config.json", {"sentence_transformers": {"activation_fn": f"{NN}.linear.Identity"}}, nn.Identity),
+        ("config.json", {"sbert_ce_default_activation_function": f"{NN}.activation.Tanh"}, nn.Tanh),
+        (THEIR_CONFIG, {"activation_fn": f"{NN}.activation.ReLU", "model_type": "CrossEncoder"}, nn.ReLU),
     ],
 )
 def test_activation_of_the_folder(tmp_path: Path, file: str, values: dict[str, Any], expected: type) -> None:
@@ -268,13 +263,6 @@ def test_activation_of_the_folder(tmp_path: Path, file: str, values: dict[str, A
     assert type(CrossEncoder(path, device="cpu", activation=nn.Softplus()).activation) is nn.Softplus
     model.save(tmp_path / "saved")
     assert type(CrossEncoder(tmp_path / "saved", device="cpu").activation) is expected
-
-
-def test_the_activation_of_several_classes(tmp_path: Path) -> None:
-    model = CrossEncoder(folder(tmp_path / "model", classes=3), device="cpu")
-    assert type(model.activation) is nn.Identity
-    model.activation = nn.Softmax(dim=-1)
-    np.testing.assert_allclose(model.predict(PAIRS).sum(1), 1, atol=1e-6)
 
 
 def test_activations_that_no_folder_keeps(model: CrossEncoder, tmp_path: Path) -> None:
@@ -325,8 +313,8 @@ def test_folders_that_do_not_fit(tmp_path: Path) -> None:
             CrossEncoder(path, device="cpu")
 
 
-def test_a_head_of_another_kind_is_not_taken_for_ours(tmp_path: Path) -> None:
-    path = folder(tmp_path / "model", classes=1)
+def test_heads_of_another_kind_and_chains_are_refused(tmp_path: Path) -> None:
+    path = folder(tmp_path / "model")
     for kind, message in (
         ("BertForTokenClassification", "names BertForTokenClassification, .* head made for something else"),
         ("BertForCausalLM", "pass classes= for a new head"),
@@ -334,11 +322,7 @@ def test_a_head_of_another_kind_is_not_taken_for_ours(tmp_path: Path) -> None:
         edit(path / "config.json", architectures=[kind])
         with pytest.raises(ValueError, match=message):
             CrossEncoder(path, device="cpu")
-
-
-def test_chains_of_theirs_are_refused(tmp_path: Path) -> None:
-    path = folder(tmp_path / "model")
-    edit(path / "config_sentence_transformers.json", model_type="CrossEncoder")
+    edit(path / THEIR_CONFIG, model_type="CrossEncoder")
     types = ["sentence_transformers.base.modules.Transformer", "sentence_transformers.cross_encoder.modules.LogitScore"]
     (path / "modules.json").write_text(json.dumps([{"idx": i, "type": kind} for i, kind in enumerate(types)]))
     with pytest.raises(ValueError, match=r"modules.json lists Transformer, LogitScore"):
@@ -457,6 +441,9 @@ def test_an_activation_gives_float32_and_a_row_a_pair(scorer: CrossEncoder) -> N
                 scorer.rank("a fox", DOCUMENTS, activation=softmax)
         else:
             assert np.ptp(scorer.predict(several, activation=softmax)) > 0
+    if scorer.classes == 3:
+        assert type(scorer.activation) is nn.Identity
+        np.testing.assert_allclose(scorer.predict(several, activation=nn.Softmax(dim=-1)).sum(1), 1, atol=1e-6)
     cases = [
         (lambda scores: scores * float("nan"), r"gives NaN for pairs\[0\]"),
         (lambda scores: scores[:1], r"makes shape \(1, \d\) of \(4, \d\) scores; return a row"),

@@ -31,7 +31,7 @@ class LateInteraction:
         model: Computes the token vectors.
         weight: How much its scores count in ``HybridIndex.search(rerank=...)``, beside those of the search, which
             count 1 - weight. Encoders are trained for vectors of whole texts, so MaxSim alone ranks worse than words
-            and vectors together; see ``python -m tests.benchmarks.late_interaction``.
+            and vectors together; see ``python -m tests.benchmarks.hybrid --rerank``.
 
     References:
         Khattab and Zaharia, 2020, ColBERT. https://arxiv.org/abs/2004.12832

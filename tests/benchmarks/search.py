@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from sentence_transformers import util
 
 from sbert.search import community_detection, most_similar_pair, paraphrase_mining, semantic_search
 from tests.memory import grown
@@ -59,8 +60,6 @@ def compare(name: str, ways: Ways, rounds: int, same: Callable[[dict[str, Any]],
 
 
 def search(options: argparse.Namespace) -> None:
-    from sentence_transformers import util
-
     corpus, queries = load_vectors(options, options.rows), directions(options.queries, options.dim, 1)
     k = options.top_k
     ways: Ways = {
@@ -88,23 +87,12 @@ def search(options: argparse.Namespace) -> None:
         return f"indices equal to {equal}; maximum difference of scores {off:.1e}"
 
     compare(f"top {k} of {len(corpus)} for {len(queries)}", ways, options.rounds, same)
-    one = queries[:1]
-    first: Ways = {
-        "sbert": lambda: semantic_search(one, corpus, k),
-        "sentence-transformers": lambda: util.semantic_search(one, corpus, top_k=k),
-    }
-    compare(f"top {k} of {len(corpus)} for 1", first, options.rounds, lambda results: "")
 
 
 def pair(options: argparse.Namespace) -> None:
-    from sentence_transformers.util import paraphrase_mining_embeddings as theirs
-
     vectors = load_vectors(options, options.pairs_of)
-    ways: Ways = {
-        "sbert": lambda: most_similar_pair(vectors),
-        "sentence-transformers": lambda: theirs(vectors),
-        "the same with top_k=1": lambda: theirs(vectors, top_k=1),
-    }
+    mine = util.paraphrase_mining_embeddings
+    ways: Ways = {"sbert": lambda: most_similar_pair(vectors), "sentence-transformers": lambda: mine(vectors)}
 
     def same(results: dict[str, Any]) -> str:
         score, first, second = results["sentence-transformers"][0]
@@ -114,10 +102,9 @@ def pair(options: argparse.Namespace) -> None:
 
 
 def mining(options: argparse.Namespace) -> None:
-    from sentence_transformers.util import paraphrase_mining_embeddings as theirs
-
     vectors = load_vectors(options, options.pairs_of)
-    ways: Ways = {"sbert": lambda: paraphrase_mining(vectors), "sentence-transformers": lambda: theirs(vectors)}
+    mine = util.paraphrase_mining_embeddings
+    ways: Ways = {"sbert": lambda: paraphrase_mining(vectors), "sentence-transformers": lambda: mine(vectors)}
 
     def same(results: dict[str, Any]) -> str:
         found = results["sbert"]
@@ -129,10 +116,9 @@ def mining(options: argparse.Namespace) -> None:
 
 
 def communities(options: argparse.Namespace) -> None:
-    from sentence_transformers.util import community_detection as theirs
-
     vectors = load_vectors(options, options.communities_of)
-    ways: Ways = {"sbert": lambda: community_detection(vectors), "sentence-transformers": lambda: theirs(vectors)}
+    detect = util.community_detection
+    ways: Ways = {"sbert": lambda: community_detection(vectors), "sentence-transformers": lambda: detect(vectors)}
 
     def same(results: dict[str, Any]) -> str:
         ours, others = results.values()
@@ -159,10 +145,8 @@ def memory(options: argparse.Namespace) -> None:
     begin = time.perf_counter()
     semantic_search(queries, path, options.top_k)
     seconds, shape = time.perf_counter() - begin, (options.queries, options.dim)
-    before = (
-        f"import torch; from sbert.search import semantic_search as search; x = torch.randn{shape}; search(x, x, 1)"
-    )
-    size = grown(before, f"search(x, {str(path)!r}, {options.top_k})") / 1e6
+    before = f"import torch; from sbert.search import semantic_search; x = torch.randn{shape}; semantic_search(x, x, 1)"
+    size = grown(before, f"semantic_search(x, {str(path)!r}, {options.top_k})") / 1e6
     print(f"| {path.stat().st_size / 1e9:.1f} GB on disk | {seconds:.1f} s | {size:.0f} MB resident for the search |")
 
 
@@ -172,27 +156,23 @@ def load_vectors(options: argparse.Namespace, rows: int) -> torch.Tensor:
     return directions(rows, options.dim)
 
 
+SIZES = {"rows": 1_000_000, "queries": 100, "dim": 384, "top-k": 10, "rounds": 5}
+SIZES.update({"pairs-of": 10_000, "communities-of": 100_000})  # Rows of what takes longer.
 PARTS = {f.__name__: f for f in (search, pair, mining, communities, memory)}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--queries", type=int, default=100)
-    parser.add_argument("--dim", type=int, default=384)
-    parser.add_argument("--top-k", type=int, default=10)
-    parser.add_argument("--pairs-of", type=int, default=10_000)
-    parser.add_argument("--communities-of", type=int, default=100_000)
-    parser.add_argument("--rounds", type=int, default=5)
+    for name, count in SIZES.items():
+        parser.add_argument(f"--{name}", type=int, default=count)
     parser.add_argument("--only", default="search,pair,mining,communities")
     parser.add_argument("--vectors")
     parser.add_argument("--file", default="vectors-of-the-search-benchmark.npy")
     parser.add_argument("--gigabytes", type=float, default=10)
     options = parser.parse_args()
-    parts = options.only.split(",")
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads\n\n| what | who | median | theirs / ours |")
     print("|---|---|---|---|", flush=True)
-    for part in parts:
+    for part in options.only.split(","):
         PARTS[part](options)
 
 

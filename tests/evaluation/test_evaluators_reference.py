@@ -7,6 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sentence_transformers import CrossEncoder as Peer
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.cross_encoder import evaluation as of_scores
+from sentence_transformers.sentence_transformer import evaluation as theirs
 
 from sbert import CrossEncoder, SentenceEncoder
 from sbert.evaluation import (
@@ -20,6 +24,7 @@ from sbert.evaluation import (
     TripletEvaluator,
 )
 from sbert.functional import SIMILARITIES
+from sbert.integrations.sentence_transformers.cross_encoder import evaluation as adapters
 from tests import small
 from tests.contract.evaluators import models
 
@@ -36,14 +41,11 @@ def model(folder: Path) -> SentenceEncoder:
 
 @pytest.fixture(scope="module")
 def peer(folder: Path) -> Any:
-    from sentence_transformers import SentenceTransformer
-
     return SentenceTransformer(str(folder / "encoder"), device="cpu", local_files_only=True)
 
 
-@pytest.fixture(scope="module")
-def scorer(folder: Path) -> CrossEncoder:
-    return CrossEncoder(folder / "scorer", device="cpu")
+def both(path: Path) -> tuple[CrossEncoder, Any]:
+    return CrossEncoder(path, device="cpu"), Peer(str(path), device="cpu", local_files_only=True)
 
 
 def sentences(count: int, seed: int) -> list[str]:
@@ -59,21 +61,17 @@ def same(found: dict[str, float], expected: dict[str, Any], names: dict[str, str
 
 
 def test_similarity_equals_theirs(model: SentenceEncoder, peer: Any) -> None:
-    from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
-
     columns = sentences(60, 0), sentences(60, 1), np.random.default_rng(0).integers(0, 6, 60).astype(float)
     names = list(SIMILARITIES)
     found = SimilarityEvaluator(*columns, names)(model)
-    expected = EmbeddingSimilarityEvaluator(*columns, similarity_fn_names=names)(peer)
+    expected = theirs.EmbeddingSimilarityEvaluator(*columns, similarity_fn_names=names)(peer)
     same(found, expected, {f"{n}_{f}": f"{f}_{n}" for n in names for f in ("spearman", "pearson")})
 
 
 def test_pair_classification_equals_theirs(model: SentenceEncoder, peer: Any) -> None:
-    from sentence_transformers.sentence_transformer.evaluation import BinaryClassificationEvaluator
-
     columns = sentences(60, 0), sentences(60, 1), np.random.default_rng(0).integers(0, 2, 60).tolist()
     found = PairClassificationEvaluator(*columns, ["cosine", "dot"])(model)
-    expected = BinaryClassificationEvaluator(*columns, similarity_fn_names=["cosine", "dot"])(peer)
+    expected = theirs.BinaryClassificationEvaluator(*columns, similarity_fn_names=["cosine", "dot"])(peer)
     figures = ("accuracy", "accuracy_threshold", "f1", "f1_threshold", "precision", "recall")
     names = {f"{n}_{f}": f"{n}_{f}" for n in ("cosine", "dot") for f in figures}
     same(found, expected, {**names, "cosine_average_precision": "cosine_ap", "dot_average_precision": "dot_ap"})
@@ -81,10 +79,8 @@ def test_pair_classification_equals_theirs(model: SentenceEncoder, peer: Any) ->
 
 @pytest.mark.parametrize("margin", [0.0, 0.02])
 def test_triplets_equal_theirs(margin: float, model: SentenceEncoder, peer: Any) -> None:
-    from sentence_transformers.sentence_transformer.evaluation import TripletEvaluator as Theirs
-
     columns = [sentences(40, seed) for seed in range(3)]
-    expected = Theirs(*columns, margin=margin, similarity_fn_names=list(SIMILARITIES))(peer)
+    expected = theirs.TripletEvaluator(*columns, margin=margin, similarity_fn_names=list(SIMILARITIES))(peer)
     found = TripletEvaluator(*columns, SIMILARITIES, margin)(model)
     same(found, expected, {name: name for name in found})
 
@@ -92,110 +88,91 @@ def test_triplets_equal_theirs(margin: float, model: SentenceEncoder, peer: Any)
 @pytest.mark.parametrize("block", [30, 50_000])
 def test_retrieval_equals_theirs(block: int, model: SentenceEncoder, peer: Any) -> None:
     """Ids in the order of the corpus, by which they break ties; a query without judgments; texts that stand twice."""
-    from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
-
     texts, rng = sentences(150, 0), np.random.default_rng(0)
     corpus = {f"{i:03}": texts[i % 140] for i in range(150)}
     queries = {f"q{i}": sentence for i, sentence in enumerate(sentences(20, 1))}
     relevant = {f"q{i}": {f"{j:03}" for j in rng.integers(0, 150, rng.integers(1, 30))} for i in range(19)}
     names = ["cosine", "dot"]
     found = RetrievalEvaluator(queries, corpus, relevant, map_at=(5, 100), similarity=names, block=block)(model)
-    theirs = {"map_at_k": [5, 100], "corpus_chunk_size": block, "score_functions": {n: SIMILARITIES[n] for n in names}}
-    expected = InformationRetrievalEvaluator(queries, corpus, relevant, **theirs)(peer)
+    settings = {
+        "map_at_k": [5, 100],
+        "corpus_chunk_size": block,
+        "score_functions": {n: SIMILARITIES[n] for n in names},
+    }
+    expected = theirs.InformationRetrievalEvaluator(queries, corpus, relevant, **settings)(peer)
     assert len(found) == len(expected) == 32
     same(found, expected, {name: name for name in found})
 
 
 def samples(seed: int) -> list[dict[str, Any]]:
     rng, texts = np.random.default_rng(seed), sentences(200, seed)
+    sizes = [(rng.integers(1, 6), rng.integers(1, 30)) for _ in range(20)]
     return [
-        {
-            "query": texts[i],
-            "positive": texts[20 + i : 20 + i + int(rng.integers(1, 6))],
-            "negative": texts[60 : 60 + int(rng.integers(1, 30))],
-        }
-        for i in range(20)
+        {"query": texts[i], "positive": texts[20 + i : 20 + i + right], "negative": texts[60 : 60 + wrong]}
+        for i, (right, wrong) in enumerate(sizes)
     ]
 
 
 @pytest.mark.parametrize("k", [3, 10])
 def test_reranking_equals_theirs(k: int, model: SentenceEncoder, peer: Any) -> None:
-    from sentence_transformers.sentence_transformer.evaluation import RerankingEvaluator as Theirs
-
-    found, expected = RerankingEvaluator(samples(0), k)(model), Theirs(samples(0), at_k=k)(peer)
+    found, expected = RerankingEvaluator(samples(0), k)(model), theirs.RerankingEvaluator(samples(0), at_k=k)(peer)
     same(found, expected, {name: name for name in ("map", f"mrr@{k}", f"ndcg@{k}")})
 
 
-def test_reranking_what_a_retriever_found_equals_theirs(scorer: CrossEncoder, folder: Path) -> None:
+def test_reranking_what_a_retriever_found_equals_theirs(folder: Path) -> None:
     """With their default, by which the missed positives are ranked, too."""
-    from sentence_transformers.cross_encoder import CrossEncoder as Peer
-    from sentence_transformers.cross_encoder.evaluation import CrossEncoderRerankingEvaluator
-
-    from sbert.integrations.sentence_transformers.cross_encoder import evaluation as ours
-
     retrieved = [
         {"query": one["query"], "positive": one["positive"], "documents": [*one["negative"][:3], one["positive"][0]]}
         for one in samples(2)
     ]
-    peer = Peer(str(folder / "scorer"), device="cpu", local_files_only=True)
-    found = ours.CrossEncoderRerankingEvaluator(retrieved, name="dev")(scorer)
-    expected = CrossEncoderRerankingEvaluator(retrieved, name="dev")(peer)
+    scorer, peer = both(folder / "scorer")
+    found = adapters.CrossEncoderRerankingEvaluator(retrieved, name="dev")(scorer)
+    expected = of_scores.CrossEncoderRerankingEvaluator(retrieved, name="dev")(peer)
     same(
         found,
         expected,
-        {f"dev_{name}": f"dev_{name}" for name in ("map", "mrr@10", "ndcg@10", "base_map", "base_ndcg@10")},
+        {name: name for name in map("dev_{}".format, ("map", "mrr@10", "ndcg@10", "base_map", "base_ndcg@10"))},
     )
-    strict = ours.CrossEncoderRerankingEvaluator(retrieved, always_rerank_positives=False)(scorer)
+    strict = adapters.CrossEncoderRerankingEvaluator(retrieved, always_rerank_positives=False)(scorer)
     assert strict["map"] < found["dev_map"]
     assert strict["recall"] < 1
 
 
 def test_other_figures_of_scores_equal_theirs(folder: Path) -> None:
-    from sentence_transformers.cross_encoder import CrossEncoder as Peer
-    from sentence_transformers.cross_encoder import evaluation as theirs
-
-    def both(name: str) -> tuple[CrossEncoder, Any]:
-        return (
-            CrossEncoder(folder / name, device="cpu"),
-            Peer(str(folder / name), device="cpu", local_files_only=True),
-        )
-
     columns, rng = (sentences(60, 0), sentences(60, 1)), np.random.default_rng(0)
     rows = [list(pair) for pair in zip(*columns, strict=True)]
-    (ours, peer), scores = both("scorer"), rng.normal(size=60)
+    (ours, peer), scores = both(folder / "scorer"), rng.normal(size=60)
     # On the same scores: those of a tiny model differ by so little that rounding would change their correlation.
     peer.predict = lambda pairs, **options: ours.predict(pairs)
-    expected = theirs.CrossEncoderCorrelationEvaluator(rows, scores)(peer)
+    expected = of_scores.CrossEncoderCorrelationEvaluator(rows, scores)(peer)
     same(SimilarityEvaluator(*columns, scores)(ours), expected, {"spearman": "spearman", "pearson": "pearson"})
     labels = rng.integers(0, 2, 60).tolist()
-    expected = theirs.CrossEncoderClassificationEvaluator(rows, labels)(peer)
+    expected = of_scores.CrossEncoderClassificationEvaluator(rows, labels)(peer)
     found = PairClassificationEvaluator(*columns, labels)(ours)
     assert set(found) == set(expected)
     same(found, expected, {name: name for name in found})
-    (ours, peer), labels = both("classes"), rng.integers(0, 3, 60).tolist()
-    expected = theirs.CrossEncoderClassificationEvaluator(rows, labels)(peer)
+    (ours, peer), labels = both(folder / "classes"), rng.integers(0, 3, 60).tolist()
+    expected = of_scores.CrossEncoderClassificationEvaluator(rows, labels)(peer)
     same(LabelEvaluator(*columns, labels)(ours), expected, {"macro_f1": "f1_macro"})
 
 
 def test_paraphrase_mining_equals_theirs(model: SentenceEncoder, peer: Any) -> None:
     """They compare each sentence with its hundred nearest; of 90 sentences, that is all."""
-    from sentence_transformers.sentence_transformer.evaluation import ParaphraseMiningEvaluator as Theirs
-
     texts, rng = sentences(90, 0), np.random.default_rng(0)
     duplicates = [(int(i), int(j)) for i, j in rng.integers(0, 90, (400, 2)) if i != j]
     named = [(str(i), str(j)) for i, j in duplicates]
     for kept in (500_000, 300):
         found = ParaphraseMiningEvaluator(texts, duplicates, max_pairs=kept)(model)
-        expected = Theirs({str(i): text for i, text in enumerate(texts)}, named, max_pairs=kept)(peer)
+        expected = theirs.ParaphraseMiningEvaluator(
+            {str(i): text for i, text in enumerate(texts)}, named, max_pairs=kept
+        )(peer)
         same(found, expected, {name: name for name in ("average_precision", "f1", "precision", "recall", "threshold")})
 
 
 def test_translation_equals_theirs(model: SentenceEncoder, peer: Any) -> None:
-    from sentence_transformers.sentence_transformer.evaluation import TranslationEvaluator as Theirs
-
     source = sentences(40, 0)
     target = [" ".join(reversed(sentence.split())) for sentence in source]
     source[3], target[7] = source[5], target[9]  # Sentences that stand twice.
-    found, expected = TranslationEvaluator(source, target)(model), Theirs(source, target)(peer)
+    found, expected = TranslationEvaluator(source, target)(model), theirs.TranslationEvaluator(source, target)(peer)
     same(found, expected, {"source_to_target": "src2trg_accuracy", "target_to_source": "trg2src_accuracy"})
     assert 0 < found["mean_accuracy"] < 1
