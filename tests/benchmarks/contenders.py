@@ -85,9 +85,8 @@ def ceiling(dtype: torch.dtype) -> float:
     speeds = []
     for rows, inner, columns in ((2048, 768, 3072), (4096, 4096, 4096)):
         a, b = torch.randn(rows, inner).to(dtype), torch.randn(columns, inner).to(dtype)
-        timer = Timer(
-            "f(a, b)", globals={"f": torch.nn.functional.linear, "a": a, "b": b}, num_threads=torch.get_num_threads()
-        )
+        given = {"f": torch.nn.functional.linear, "a": a, "b": b}
+        timer = Timer("f(a, b)", globals=given, num_threads=torch.get_num_threads())
         speeds.append(2 * rows * inner * columns / min(timer.blocked_autorange(min_run_time=0.5).times))
     return max(speeds)
 
@@ -120,18 +119,13 @@ def main() -> None:
                 seconds[load, name].append(taken)
     for load in ("short", "mixed"):
         print(f"{load:28}{'texts/s':>10}{'ratio':>8}{'ceiling':>9}")
-        operations = {
-            name: statistics.median(count_operations(each[load], name) for each in loads) for name in (MODEL, OWN)
-        }
         for name in CONTENDERS:
+            model, dtype = OWN if name == OWN else MODEL, "bfloat16" if "bfloat16" in name else "float32"
+            operations = statistics.median(count_operations(each[load], model) for each in loads)
             taken = statistics.median(seconds[load, name])
             pairs = zip(seconds[load, OTHER], seconds[load, name], strict=True)
             ratio = statistics.median(theirs / ours for theirs, ours in pairs)
-            share = (
-                operations[OWN if name == OWN else MODEL]
-                / taken
-                / ceilings["bfloat16" if "bfloat16" in name else "float32"]
-            )
+            share = operations / taken / ceilings[dtype]
             print(f"{name:28}{len(loads[0][load]) / taken:10,.0f}{ratio:8.2f}{share:9.0%}")
     return None
 

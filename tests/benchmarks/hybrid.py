@@ -86,12 +86,10 @@ def rerank(data: list[Retrieval], model: SentenceEncoder) -> None:
         row(by, data, search(by=by))
         for late.weight in (0.2, 0.4, 0.6, 1.0):
             row(f"{by}, reranked, weight {late.weight}", data, search(by=by, rerank=late))
-    best = [
-        [sorted(ids, key=lambda each: -own.get(each, 0)) for own, ids in zip(judged, orders, strict=True)]
-        for judged, orders in zip(
-            ([given.relevant[query] for query in given.queries] for given in data), search(), strict=True
-        )
-    ]
+    best = search()
+    for given, orders in zip(data, best, strict=True):
+        for query, ids in zip(given.queries, orders, strict=True):
+            ids.sort(key=lambda each, own=given.relevant[query]: -own.get(each, 0))  # type: ignore[misc]
     row("hybrid, the best order", data, best)
 
 

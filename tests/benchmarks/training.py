@@ -106,10 +106,8 @@ def main() -> None:
     for (name, dtype), runs in found.items():
         speeds, scores = zip(*runs, strict=True)
         spread = statistics.stdev(scores) if len(scores) > 1 else 0.0
-        print(
-            f"{name:22} {dtype:9} {statistics.median(speeds):7.1f} rows/s {statistics.median(speeds) / plain:6.2f}"
-            f" {statistics.mean(scores):8.2f} ± {spread:.2f}"
-        )
+        speed, score = statistics.median(speeds), statistics.mean(scores)
+        print(f"{name:22} {dtype:9} {speed:7.1f} rows/s {speed / plain:6.2f} {score:8.2f} ± {spread:.2f}")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -108,9 +109,10 @@ def test_passages_hold_all_that_is_visible_and_no_more_than_they_may(
 ) -> None:
     encoder = of_kind(KINDS[kind])
     chunks = split(encoder, documents, limit, overlap)
-    assert chunks == [
-        chunk for row, text in enumerate(documents) for chunk in _alone(encoder, text, row, limit, overlap)
+    alone = [
+        [each._replace(document=i) for each in split(encoder, [x], limit, overlap)] for i, x in enumerate(documents)
     ]
+    assert chunks == [*itertools.chain(*alone)]
     covered = [np.zeros(len(text), bool) for text in documents]
     for chunk in chunks:
         text = chunk.text(documents)
@@ -130,8 +132,7 @@ def test_passages_hold_all_that_is_visible_and_no_more_than_they_may(
             assert not seen.any()
 
 
-def _alone(encoder: SentenceEncoder, text: str, row: int, limit: int, overlap: int) -> list[Chunk]:
-    return [chunk._replace(document=row) for chunk in split(encoder, [text], limit, overlap)]
+FOX = WordEmbeddings(["fox"], torch.eye(1))
 
 
 @pytest.mark.parametrize(
@@ -146,7 +147,7 @@ def _alone(encoder: SentenceEncoder, text: str, row: int, limit: int, overlap: i
         ({"documents": ["a", 1]}, r"documents\[1\] is of type int"),
         ({"model": of_kind(small.wordpiece())}, "no maximum length; pass max_tokens"),
         (
-            {"model": SentenceEncoder(WordEmbeddings(["fox"], torch.eye(1)), Pooling("mean"), device="cpu")},
+            {"model": SentenceEncoder(FOX, Pooling("mean"), device="cpu")},
             "WordEmbeddings gives no positions of its tokens",
         ),
     ],

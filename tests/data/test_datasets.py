@@ -296,11 +296,7 @@ def test_repositories_of_one_data_set_each(tmp_path: Path) -> None:
     [
         ({"qrels": []}, FileNotFoundError, "has no qrels of 'NanoPets'"),
         ({"queries": []}, FileNotFoundError, "has no data sets; download a repository"),
-        (
-            {"qrels": [{"query-id": "q1", "corpus-id": "d9"}]},
-            ValueError,
-            "row 1: the id 'd9' is not in corpus/Nano",
-        ),
+        ({"qrels": [{"query-id": "q1", "corpus-id": "d9"}]}, ValueError, "row 1: the id 'd9' is not in corpus/Nano"),
         ({"qrels": [{"query-id": "q1", "corpus-id": "d1", "score": 0}]}, ValueError, "has no relevant document"),
         ({"bm25": [{"query-id": "q1", "corpus-ids": ["d9"]}]}, ValueError, "row 1: the id 'd9' is not in corpus/Nano"),
         ({"corpus": HUB["corpus"] + HUB["corpus"][:1]}, ValueError, "row 4: the id 'd0' occurs twice"),

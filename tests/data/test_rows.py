@@ -21,9 +21,8 @@ def test_named_columns_in_the_order_asked_for(tmp_path: Path, ending: str) -> No
     rows = [{"sentence1": "A", "sentence2": "B", "score": score} for score in (0.0, 2.5, 5.0)]
     path = write(tmp_path / f"a.{ending}", rows)
     expected = [{"sentence2": "B", "sentence1": "A", "label": score} for score in (0.0, 2.5, 5.0)]
-    assert [[*row.items()] for row in read_rows(path, ["sentence2", "sentence1"], "score")] == [
-        [*row.items()] for row in expected
-    ]
+    found = read_rows(path, ["sentence2", "sentence1"], "score")
+    assert [[*row.items()] for row in found] == [[*row.items()] for row in expected]
     assert list(read_rows(path, ["sentence2"])) == [{"sentence2": "B"}] * 3
     assert read_classes(path, "score") == ["0.0", "2.5", "5.0"]
     assert [row["label"] for row in read_sts(path)] == [0.0, 0.5, 1.0]
@@ -39,14 +38,11 @@ def test_labels_are_numbers_as_written(tmp_path: Path, written: str, expected: f
     assert type(row["label"]) is type(expected)
 
 
-def test_json_labels_may_be_numbers_lists_and_truths(tmp_path: Path) -> None:
+def test_json_labels_may_be_numbers_lists_and_truths_and_labels_have_a_scale(tmp_path: Path) -> None:
     lines = '{"t": "a", "y": 2}\n{"t": "a", "y": 0.5}\n{"t": "a", "y": true}\n{"t": "a", "y": [1, 0.25]}\n'
     labels = [row["label"] for row in read_rows(put(tmp_path / "a.jsonl", lines), ["t"], "y")]
     assert labels == [2, 0.5, 1, [1, 0.25]]
     assert [type(label) for label in labels] == [int, float, int, list]
-
-
-def test_scale(tmp_path: Path) -> None:
     path = put(tmp_path / "a.tsv", "t\ty\na\t1\nb\t5.0\nc\t2\n")
     assert [row["label"] for row in read_rows(path, ["t"], "y", scale=(1, 5))] == [0.0, 1.0, 0.25]
     assert [row["label"] for row in read_rows(path, ["t"], "y", scale=(-5, 5))] == [0.6, 1.0, 0.7]

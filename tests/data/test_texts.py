@@ -24,18 +24,8 @@ from sbert.data import Texts, read_texts
 from sbert.inputs.texts import rows_of
 
 # White space, quotes, separators, and what Unicode counts as a line break.
-TEXTS = [
-    "plain",
-    "",
-    "  spaces kept  ",
-    'a 5" nail',
-    "one\x0btwo\x0c\x1c\x85\u2028three",
-    "문장 🙂",
-    "a, b; c",
-    "\ufeff",
-]
-
-
+LINES = "one\x0btwo\x0c\x1c\x85\u2028three"
+TEXTS = ["plain", "", "  spaces kept  ", 'a 5" nail', LINES, "문장 🙂", "a, b; c", "\ufeff"]
 ROWS = [{"id": i, "body": f"text {i}", "title": f"title {i}"} for i in range(7)]
 COLUMNS = [(row["body"], {"id": row["id"], "title": row["title"]}) for row in ROWS]
 

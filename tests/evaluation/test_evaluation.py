@@ -31,11 +31,8 @@ def test_vectors_are_shared_and_kept_apart_by_kind(model: SentenceEncoder) -> No
     prompted = SentenceEncoder(*model, prompts={"query": "zero one ", "document": "seven "}, device="cpu")
     vectors = Vectors(prompted)
     for _ in range(2):
-        for kind, encode in (
-            ("text", prompted.encode),
-            ("query", prompted.encode_query),
-            ("document", prompted.encode_document),
-        ):
+        ways = {"text": prompted.encode, "query": prompted.encode_query, "document": prompted.encode_document}
+        for kind, encode in ways.items():
             np.testing.assert_allclose(vectors(FIRST, kind), encode(FIRST), atol=1e-6)
             np.testing.assert_allclose(vectors(SECOND[::-1], kind), encode(SECOND[::-1]), atol=1e-6)
             np.testing.assert_allclose(vectors.encode_uncached(FIRST, kind), encode(FIRST), atol=1e-6)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,15 +29,12 @@ def prompted() -> SentenceEncoder:
 
 def test_evaluators_know_queries_from_documents(prompted: SentenceEncoder) -> None:
     """The default prompt is one for queries here, and stands before no document unless it is asked for."""
-    made: dict[str, Any] = {
-        "retrieval": lambda **prompts: RetrievalEvaluator(
-            {"q": "lake"}, {"a": "boat", "b": "fox"}, {"q": ["a"]}, **prompts
-        ),
-        "reranking": lambda **prompts: RerankingEvaluator(
-            [{"query": "lake", "positive": ["boat"], "negative": ["fox"]}], **prompts
-        ),
-        "triplet": lambda **prompts: TripletEvaluator(["lake"], ["boat"], ["fox"], **prompts),
-    }
+    sample = {"query": "lake", "positive": ["boat"], "negative": ["fox"]}
+    made: list[Any] = [
+        partial(RetrievalEvaluator, {"q": "lake"}, {"a": "boat", "b": "fox"}, {"q": ["a"]}),
+        partial(RerankingEvaluator, [sample]),
+        partial(TripletEvaluator, ["lake"], ["boat"], ["fox"]),
+    ]
     calls: list[tuple[str, ...]] = []
 
     class Watched(SentenceEncoder):
@@ -45,7 +44,7 @@ def test_evaluators_know_queries_from_documents(prompted: SentenceEncoder) -> No
             return super().encode(sentences, **options)
 
     plain = Watched(*prompted, prompts={"query": PROMPTS["query"]}, default_prompt_name="query", device="cpu")
-    for make in made.values():
+    for make in made:
         with pytest.raises(ValueError, match=r"no prompt 'document' or 'passage' .*pass document_prompt="):
             make()(plain)
         calls.clear()
@@ -68,17 +67,18 @@ class Foreign:
 
     def encode(self, sentences: list[str]) -> Any:
         assert type(sentences) is list
-        vectors = self.known.encode(sentences)
-        forms: dict[str, Any] = {
-            "array": lambda: vectors.astype(np.float64),
-            "tensor": lambda: torch.tensor(vectors, requires_grad=True).bfloat16(),
-            "tensors": lambda: list(torch.from_numpy(vectors)),
-            "lists": lambda: vectors.tolist(),
-        }
-        return forms[self.form]()
+        return FORMS[self.form](self.known.encode(sentences))
 
 
-@pytest.mark.parametrize("form", ["array", "tensor", "tensors", "lists"])
+FORMS: dict[str, Callable[[np.ndarray], Any]] = {
+    "array": lambda vectors: vectors.astype(np.float64),
+    "tensor": lambda vectors: torch.tensor(vectors, requires_grad=True).bfloat16(),
+    "tensors": lambda vectors: list(torch.from_numpy(vectors)),
+    "lists": np.ndarray.tolist,
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
 def test_evaluators_take_anything_that_encodes(form: str, tmp_path: Path) -> None:
     for make, first in EVALUATORS.values():
         assert make()(Foreign(form), output=tmp_path / "results.jsonl")[first] == make()(Meanings())[first]

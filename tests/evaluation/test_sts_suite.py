@@ -51,17 +51,10 @@ def test_figures(model: SentenceEncoder, tmp_path: Path) -> None:
     whole = cosine_correlation(model, [*year["one"], *year["two"]])
     stsb = cosine_correlation(model, read_sts(tmp_path / "stsb" / "test.tsv"))
     sick = cosine_correlation(model, read_sick(tmp_path / "sick" / "test.tsv", scale=None))
-    found = suite(model)
-    assert found == pytest.approx(
-        {
-            "average": (whole + stsb + sick) / 3,
-            "STS12": whole,
-            "STSb": stsb,
-            "SICK-R": sick,
-            "STS12_mean": (one + two) / 2,
-        }
-    )
-    assert list(found) == ["average", "STS12", "STSb", "SICK-R", "STS12_mean"]
+    found, sets = suite(model), {"STS12": whole, "STSb": stsb, "SICK-R": sick}
+    expected = {"average": (whole + stsb + sick) / 3, **sets, "STS12_mean": (one + two) / 2}
+    assert found == pytest.approx(expected)
+    assert list(found) == list(expected)
     assert abs(found["STS12"] - found["STS12_mean"]) > 1e-3
     assert suite.missing == ["STS13", "STS14", "STS15", "STS16"]
 

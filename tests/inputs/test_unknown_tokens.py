@@ -48,10 +48,8 @@ def words(**options: Any) -> WordEmbeddings:
 
 def test_the_model_of_the_library_says_what_it_does_not_know() -> None:
     model = SentenceEncoder(device="cpu")
-    assert (
-        warnings_of(lambda: model.encode(["A cat sleeps → on the sofa ☃.", "Taxes rise again in spring, they say."]))
-        == []
-    )
+    english = ["A cat sleeps → on the sofa ☃.", "Taxes rise again in spring, they say."]
+    assert warnings_of(lambda: model.encode(english)) == []
     (message,) = warnings_of(lambda: model.encode(KOREAN))
     tokens = model.tokens(KOREAN)
     own = [i for row in range(3) for i in tokens.ids[tokens.offsets[row] + 1 : tokens.offsets[row + 1] - 1]]

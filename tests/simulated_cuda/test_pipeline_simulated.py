@@ -75,18 +75,14 @@ def test_one_copy_per_batch_and_no_wait(batch_tokens: int, batches: int, folder:
 
 
 @pytest.mark.parametrize("kind", ["cuda", "xpu", "mps"])
-def test_the_default_device(kind: str, folder: Path) -> None:
-    with simulated(kind=kind):
+def test_the_default_device_and_its_memory(kind: str, folder: Path, expected: np.ndarray) -> None:
+    """Where it is short, batches are smaller."""
+    with simulated(kind=kind) as gpu:
         assert default_device() == torch.device(kind)
-        assert encoder(folder, None).device.type == kind
         with pytest.raises(ValueError, match="cannot be used"):
             check_device("xpu:7" if kind == "cuda" else "cuda:7")
-
-
-@pytest.mark.parametrize("kind", ["cuda", "xpu", "mps"])
-def test_memory_that_is_short_makes_batches_smaller(kind: str, folder: Path, expected: np.ndarray) -> None:
-    with simulated(kind=kind) as gpu:
-        model = encoder(folder, kind)
+        model = encoder(folder, None)
+        assert model.device.type == kind
         model.encode(TEXTS[:2])
         gpu.memory(limit=gpu.call("used") + (100_000 if kind == "mps" else 30_000))
         np.testing.assert_allclose(model.encode(TEXTS), expected, atol=1e-6)

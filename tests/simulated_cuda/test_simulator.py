@@ -50,7 +50,8 @@ def test_a_copy_to_the_host_arrives_when_it_is_waited_for() -> None:
 
 
 @pytest.mark.parametrize("waits", [False, True])
-def test_pinned_memory_must_not_change_before_its_copy_has_happened(waits: bool) -> None:
+def test_what_must_be_waited_for(waits: bool) -> None:
+    """Pinned memory must not change before its copy has happened, and streams wait for each other."""
     with nullcontext() if waits else pytest.raises(AssertionError, match="pinned memory changes"), simulated():
         source = torch.ones(4, pin_memory=True)
         copied = source.to("cuda", non_blocking=True)
@@ -58,10 +59,6 @@ def test_pinned_memory_must_not_change_before_its_copy_has_happened(waits: bool)
             torch.cuda.synchronize()
         source.zero_()
         assert copied.tolist() == [1, 1, 1, 1]
-
-
-@pytest.mark.parametrize("waits", [False, True])
-def test_streams_wait_for_each_other(waits: bool) -> None:
     error = pytest.raises(AssertionError, match="uses what another stream writes")
     with nullcontext() if waits else error, simulated():
         stream = torch.cuda.Stream()
