@@ -132,7 +132,7 @@ def test_passages_hold_all_that_is_visible_and_no_more_than_they_may(
             assert not seen.any()
 
 
-FOX = WordEmbeddings(["fox"], torch.eye(1))
+FOX = SentenceEncoder(WordEmbeddings(["fox"], torch.eye(1)), Pooling("mean"), device="cpu")
 
 
 @pytest.mark.parametrize(
@@ -146,10 +146,7 @@ FOX = WordEmbeddings(["fox"], torch.eye(1))
         ({"max_tokens": 0}, "max_tokens=0 is too small"),
         ({"documents": ["a", 1]}, r"documents\[1\] is of type int"),
         ({"model": of_kind(small.wordpiece())}, "no maximum length; pass max_tokens"),
-        (
-            {"model": SentenceEncoder(FOX, Pooling("mean"), device="cpu")},
-            "WordEmbeddings gives no positions of its tokens",
-        ),
+        ({"model": FOX}, "WordEmbeddings gives no positions of its tokens"),
     ],
 )
 def test_what_cannot_be_split(encoder: SentenceEncoder, given: dict[str, Any], message: str) -> None:

@@ -59,6 +59,7 @@ def killed_at(step: int, work: Callable[[], object]) -> bool:
     [
         ("vectors.npy", {}),
         ("vectors.npy", {"precision": "ubinary", "shard": (1, 3)}),
+        ("vectors.npy", {"precision": "int8", "ranges": np.array([[-1.0], [1.0]], np.float32).repeat(6, 1)}),
         ("vectors.parquet", {"precision": "float16"}),
         ("folder/", {"texts": TEXTS[:40]}),
     ],
