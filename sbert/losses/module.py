@@ -38,6 +38,12 @@ class LossModule(nn.Module):
                 raise TypeError(f"{given}. Pass it to the trainer: Trainer(model, data, {cls.__name__}({needed}))")
         return super().__new__(cls)
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        # Python 3.10 would show the arguments of __new__.
+        own = inspect.signature(cls.__init__)
+        cls.__signature__ = own.replace(parameters=list(own.parameters.values())[1:])  # type: ignore[attr-defined]
+
     # What the data must have: rows in its largest batch; and labels that differ, for the reason that stands here.
     least_rows: int = 1
     needs_different_labels: str = ""

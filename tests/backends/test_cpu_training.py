@@ -13,6 +13,7 @@ from sbert.backends import cpu_training, linear, state
 from sbert.backends.architectures import Backbone, describe
 from sbert.backends.cpu_training import CpuTraining
 from sbert.backends.packed import Packed
+from tests import small
 from tests.backends.test_packed import ROWS, transformer
 
 LONG = [list(range(3, 40)), [5, 7, 6], list(range(3, 36)), [], [2], [8, 9, 4], [5, 1, 1, 6]]
@@ -162,7 +163,7 @@ def test_hooks_adapters_and_checkpointing_go_the_other_way() -> None:
         assert chosen(module) == "packed"
         hook.remove()
         assert chosen(module) == "cpu_training"
-    module.auto_model.activation_checkpointing_enable({"use_reentrant": False})
+    small.enable_checkpointing(module.auto_model, {"use_reentrant": False})
     assert chosen(module) == "packed"
     changed = transformer("bert")
     changed.auto_model.encoder.layer[0].output.dense = nn.Sequential(nn.Linear(32, 16))

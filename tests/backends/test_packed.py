@@ -52,7 +52,7 @@ def test_gradient_checkpointing(family: str, reentrant: bool) -> None:
     for checkpointing in (False, True):
         module = transformer(family, torch.float64)
         if checkpointing:
-            module.auto_model.activation_checkpointing_enable({"use_reentrant": reentrant})
+            small.enable_checkpointing(module.auto_model, {"use_reentrant": reentrant})
         assert any(getattr(part, "gradient_checkpointing", False) for part in module.modules()) == checkpointing
         module.train()
         for part in module.modules():

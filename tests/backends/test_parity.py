@@ -40,10 +40,15 @@ def of(kind: str, settings: dict[str, Any], **options: Any) -> Transformer:
             WINDOW,
             "it fails without padding (NotImplementedError: it does not tell its attention how far",
         ),
-        ("Gemma2Model", QWEN, "its attention is set to 'eager'"),
+        # The second reason is that of transformers 5.20, which Python 3.10 has.
+        (
+            "Gemma2Model",
+            QWEN,
+            ("its attention is set to 'eager'", "it fails without padding (NotImplementedError: attention"),
+        ),
     ],
 )
-def test_others_pad_and_say_why(kind: str, settings: dict[str, Any], reason: str) -> None:
+def test_others_pad_and_say_why(kind: str, settings: dict[str, Any], reason: str | tuple[str, str]) -> None:
     module = of(kind, settings)
     with torch.no_grad():
         expected = plain(module.auto_model, ROWS)
@@ -76,7 +81,7 @@ def test_neighbouring_tokens() -> None:
 def test_nothing_is_disturbed(family: str) -> None:
     """Not the modes, random numbers, gradients or hooks of a model in training."""
     module = transformer(family).train()
-    module.auto_model.activation_checkpointing_enable()
+    small.enable_checkpointing(module.auto_model, {})
     seen: list[object] = []
     for part in module.modules():
         part.register_forward_hook(lambda part, given, made: seen.append(part))
