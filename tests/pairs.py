@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from tokenizers import processors
 
 from tests import small
+from tests.backends import test_families
 
 TYPED = ["input_ids", "token_type_ids", "attention_mask"]
 PAIRS = [
@@ -33,28 +33,13 @@ def folder(path: Path, family: str = "bert", classes: int = 1, seed: int = 0) ->
     """A model of two layers with a head."""
     import transformers
 
-    words = small.byte_bpe() if family == "roberta" else small.wordpiece()
+    config, _, settings, make_tokenizer = test_families.FAMILIES[family]
+    words = make_tokenizer()
     if family == "roberta":
         words.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
-    common: dict[str, Any] = {"vocab_size": words.get_vocab_size(), "num_labels": classes}
-    usual = {
-        "hidden_size": 16,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "intermediate_size": 32,
-        "max_position_embeddings": 64,
-    }
-    name, own = {
-        "bert": ("Bert", usual),
-        "roberta": ("Roberta", {**usual, "max_position_embeddings": 66, "type_vocab_size": 1, "pad_token_id": 1}),
-        "distilbert": (
-            "DistilBert",
-            {"dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 32, "max_position_embeddings": 64},
-        ),
-        "electra": ("Electra", {**usual, "embedding_size": 8}),
-    }[family]
-    config = getattr(transformers, f"{name}Config")(**common, **own)
-    model = getattr(transformers, f"{name}ForSequenceClassification")(config)
+        settings = {**settings, "max_position_embeddings": 66}  # The first two are not used.
+    made = getattr(transformers, config)(vocab_size=words.get_vocab_size(), num_labels=classes, **settings)
+    model = getattr(transformers, config.replace("Config", "ForSequenceClassification"))(made)
     small.randomized(model, seed).save_pretrained(path)
     typed = {"model_input_names": TYPED} if family in ("bert", "electra") else {}
     small.wrapped(words, 64, **typed).save_pretrained(path)

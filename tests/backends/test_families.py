@@ -69,7 +69,6 @@ FAMILIES: dict[str, Family] = {
 }
 
 
-NOMIC = {**SHAPE, "max_position_embeddings": 64}
 GEMMA = {
     **QWEN,
     "sliding_window": 8,
@@ -84,7 +83,7 @@ MORE: dict[str, Family] = {
     "camembert": ("CamembertConfig", "CamembertModel", ROBERTA, small.unigram),
     "ernie": ("ErnieConfig", "ErnieModel", SHAPE, small.wordpiece),
     "gte": ("GteConfig", "GteModel", {**ROBERTA, "type_vocab_size": 2}, small.wordpiece),
-    "nomic": ("NomicBertConfig", "NomicBertModel", NOMIC, small.wordpiece),
+    "nomic": ("NomicBertConfig", "NomicBertModel", SHAPE, small.wordpiece),
     "mistral": ("MistralConfig", "MistralModel", {**QWEN, "sliding_window": 8}, small.byte_bpe),
     "qwen3-both-ways": ("Qwen3Config", "Qwen3Model", {**QWEN, "is_causal": False}, small.byte_bpe),
     "gemma3": ("Gemma3TextConfig", "Gemma3TextModel", GEMMA, small.byte_bpe),

@@ -14,42 +14,35 @@ from pathlib import Path
 from tests.project.code_lines import PACKAGE
 
 ROOT = PACKAGE.parent
-TORCH = "torch==2.13.0"
 
 
 def prepare(folder: Path, python: str) -> Path:
     """The interpreter of an environment with this checkout and what its tests need."""
     interpreter = python if "/" in python else f"python{python}"
-    version = subprocess.run(
-        [interpreter, "-c", "import platform; print(platform.python_version())"],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.strip()
-    environment = folder / version
-    found = environment / "bin" / "python"
-    if not found.exists():
-        subprocess.run([interpreter, "-m", "venv", environment], check=True)
-    subprocess.run([found, "-m", "pip", "install", "--quiet", TORCH, "-e", f"{ROOT}[test]"], check=True)
-    return found
+    show = "import platform; print(platform.python_version())"
+    version = subprocess.run([interpreter, "-c", show], capture_output=True, text=True, check=True).stdout.strip()
+    own = folder / version / "bin" / "python"
+    if not own.exists():
+        subprocess.run([interpreter, "-m", "venv", folder / version], check=True)
+    subprocess.run([own, "-m", "pip", "install", "--quiet", "torch==2.13.0", "-e", f"{ROOT}[test]"], check=True)
+    return own
 
 
 def main() -> int:
     """Print a line per version; the number of versions with failures."""
+    given = sys.argv[1:]
+    end = given.index("--") if "--" in given else len(given)  # The parser would read what is behind it as versions.
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="where the environments stand")
     parser.add_argument("pythons", nargs="+", help="versions, or paths of interpreters")
-    given, options = sys.argv[1:], []
-    if "--" in given:  # Else the parser would read what is behind it as versions.
-        given, options = given[: given.index("--")], given[given.index("--") + 1 :]
-    arguments = parser.parse_args(given)
-    results = {}
+    arguments = parser.parse_args(given[:end])
+    codes = {}
     for python in arguments.pythons:
-        command = [prepare(arguments.folder, python), "-m", "pytest", *options]
-        results[python] = subprocess.run(command, cwd=ROOT).returncode
-    for python, code in results.items():
+        command = [prepare(arguments.folder, python), "-m", "pytest", *given[end + 1 :]]
+        codes[python] = subprocess.run(command, cwd=ROOT).returncode
+    for python, code in codes.items():
         print(f"Python {python}: {'passed' if code == 0 else f'failed, exit code {code}'}")
-    return sum(code != 0 for code in results.values())
+    return sum(code != 0 for code in codes.values())
 
 
 if __name__ == "__main__":

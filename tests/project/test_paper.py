@@ -188,18 +188,6 @@ def test_what_the_paper_does_not_have_is_said() -> None:
     assert said[0].endswith(": the paper does not decide it (paper: 84.67 ± 0.19 ≈ 84.30 ± 0.76)")
 
 
-def test_table_1_does_not_say_that_nothing_was_trained_on_scores() -> None:
-    rows = [(row, published.paper(1, row)) for row in cells.ROWS[1]]
-    results = [
-        {"table": 1, "system": row, "seed": seed, "figures": {"SICK-R": 0.5}} for row, _ in rows for seed in range(2)
-    ]
-    said = report.markdown(report.collect(results, 1, rows))
-    assert "no scores were seen" not in said
-    assert "SBERT-NLI-STSb was trained on the scores of STSb; the others saw no scores." in said
-    # In the paper, the table has no such row.
-    assert dict(rows)["SBERT-NLI-STSb"] == {}
-
-
 def test_every_pair_is_of_rows_that_a_table_has() -> None:
     for number, pairs_of_rows in claims.PAIRS.items():
         columns = {*published.COLUMNS[number], report.AVERAGE}
