@@ -1,4 +1,4 @@
-"""Offline, quiet, and the real model for whoever asks."""
+"""Offline, quiet, the data of evaluations, and a small model."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ from pathlib import Path
 
 import pytest
 from tqdm import tqdm
+
+from sbert import SentenceEncoder
+from tests import small
 
 # No thread of tqdm, which may hold its lock while a test forks: the child would wait for it forever.
 tqdm.monitor_interval = 0
@@ -35,3 +38,14 @@ def data() -> Path:
     if not folder or not (Path(folder) / "stsb").is_dir():
         pytest.skip("SBERT_DATA names no folder of evaluation data")
     return Path(folder)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small transformer."""
+    return small.bert(tmp_path_factory.mktemp("bert"))
+
+
+@pytest.fixture(scope="module")
+def model(folder: Path) -> SentenceEncoder:
+    return SentenceEncoder(folder, device="cpu")

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 from tokenizers import Tokenizer
-from transformers import PreTrainedTokenizerFast
 
 from sbert import SentenceEncoder
 from tests import small
@@ -93,25 +92,23 @@ MORE: dict[str, Family] = {
 
 def build_network(family: str, dtype: torch.dtype = torch.float32) -> Any:
     """The same weights at each call, and the attention that transformers chooses."""
+    whole = build_whole(family).to(dtype)
+    return whole.get_encoder() if family == "t5-whole" else whole
+
+
+def build_whole(family: str) -> Any:
     import transformers
 
     config, model, settings, tokenizer = {**FAMILIES, **MORE}[family]
     made = getattr(transformers, config)(vocab_size=tokenizer().get_vocab_size(), **settings)
-    whole = small.randomized(getattr(transformers, model)(made)).to(dtype)
-    return whole.get_encoder() if family == "t5-whole" else whole
+    return small.randomized(getattr(transformers, model)(made))
 
 
 def build(family: str, folder: Path, limit: int | None = LIMIT) -> Path:
     """A folder as sentence-transformers 2 wrote it."""
-    import transformers
-
-    config_name, model_name, settings, make_tokenizer = FAMILIES[family]
-    tokenizer = make_tokenizer()
-    config = getattr(transformers, config_name)(vocab_size=tokenizer.get_vocab_size(), **settings)
-    small.randomized(getattr(transformers, model_name)(config)).save_pretrained(folder)
+    build_whole(family).save_pretrained(folder)
     left = {"padding_side": "left"} if family == "qwen3" else {}
-    wrapped: PreTrainedTokenizerFast = small.wrapped(tokenizer, 64, **left)
-    wrapped.save_pretrained(folder)
+    small.wrapped(FAMILIES[family][3](), 64, **left).save_pretrained(folder)
     mode = "lasttoken" if family == "qwen3" else "mean_tokens"
     small.write(
         folder,
@@ -147,20 +144,21 @@ def difference(first: Any, second: Any) -> float:
     return float(np.abs(vectors[0] - vectors[1]).max())
 
 
+def compare_directions(folder: Path, parent: Path) -> tuple[float, float, float, float]:
+    """Differences to the peer of what is read and written, to the model itself, and to the peer's newest dialect."""
+    model, peer = ours(folder), theirs(folder)
+    read = difference(model, peer)
+    model.save(parent / "saved")
+    written, again = (difference(model, load(parent / "saved")) for load in (theirs, ours))
+    peer.save(str(parent / "theirs"))
+    return read, written, again, difference(ours(parent / "theirs"), peer)
+
+
 @pytest.mark.slow  # Importing sentence-transformers and its classes takes seconds, and it is what is compared with.
 @pytest.mark.parametrize("family", FAMILIES)
 def test_same_vectors_in_both_directions(family: str, tmp_path: Path) -> None:
-    folder = build(family, tmp_path / "given")
-    model, peer = ours(folder), theirs(folder)
-    assert model.max_seq_length == LIMIT
-    read = difference(model, peer)
-
-    model.save(tmp_path / "saved")
-    written = difference(model, theirs(tmp_path / "saved"))
-    again = difference(model, ours(tmp_path / "saved"))
-
-    peer.save(str(tmp_path / "theirs"))
-    newest = difference(ours(tmp_path / "theirs"), peer)
+    read, written, again, newest = compare_directions(build(family, tmp_path / "given"), tmp_path)
+    assert ours(tmp_path / "given").max_seq_length == LIMIT
     print(f"\n{family}: read {read:.1e}, written {written:.1e}, again {again:.1e}, newest dialect {newest:.1e}")
     assert max(read, written, newest) <= 1e-5
     assert again == 0

@@ -13,15 +13,9 @@ import pytest
 
 from sbert import SentenceEncoder
 from sbert.evaluation import Evaluator, SequentialEvaluator, SimilarityEvaluator, Vectors, write_line
-from tests import small
 
 FIRST = ["a small boat", "the red fox runs", "one two three", "a small boat"]
 SECOND = ["the red fox runs", "the red fox runs over hills", "zero one", "nobody rows it home"]
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> SentenceEncoder:
-    return SentenceEncoder(small.bert(tmp_path_factory.mktemp("bert")), device="cpu")
 
 
 # ------------------------------------------------------------------------------------------------------- vectors

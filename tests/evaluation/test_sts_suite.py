@@ -39,11 +39,6 @@ def cosine_correlation(model: SentenceEncoder, rows: list[dict[str, Any]]) -> fl
     return float(spearmanr(cosines, [row["label"] for row in rows]).statistic)
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> SentenceEncoder:
-    return SentenceEncoder(small.bert(tmp_path_factory.mktemp("bert")), device="cpu")
-
-
 def test_figures(model: SentenceEncoder, tmp_path: Path) -> None:
     suite = STSSuite(folder(tmp_path))
     year = read_sts_year(tmp_path / "sts" / "STS12")

@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader
 import sbert
 import sbert.integrations.sentence_transformers as ours
 from sbert.integrations.sentence_transformers import losses
-from tests import pairs, small
+from tests import pairs
 from tests.data.test_datasets import hub
 from tests.integrations.test_snippets import check_equal
 
@@ -34,14 +34,9 @@ CORPUS = [
 QUERIES = ["a boat on the lake", "the fox", "one two"]
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(small.bert(tmp_path_factory.mktemp("bert")))
-
-
 @pytest.fixture
-def models(folder: str) -> list[Any]:
-    return [package.SentenceTransformer(folder, device="cpu") for package in BOTH]
+def models(folder: Path) -> list[Any]:
+    return [package.SentenceTransformer(str(folder), device="cpu") for package in BOTH]
 
 
 def module(package: str, name: str) -> Any:
@@ -228,7 +223,7 @@ def same_weights(first: Any, second: Any) -> bool:
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
-def test_trainer(folder: str, tmp_path: Path) -> None:
+def test_trainer(folder: Path, tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets")
     data = datasets.Dataset.from_dict(ROWS)
     model = ours.SentenceTransformer(folder, device="cpu")
@@ -264,7 +259,7 @@ def test_trainer(folder: str, tmp_path: Path) -> None:
     check_equal(ours.SentenceTransformer(str(tmp_path / "saved"), device="cpu").encode(CORPUS), model.encode(CORPUS))
 
 
-def test_trainer_of_labels(folder: str, tmp_path: Path) -> None:
+def test_trainer_of_labels(folder: Path, tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets")
     data = datasets.Dataset.from_dict({"score": [0.1, 0.9, 0.4], "sentence1": CORPUS[:3], "sentence2": CORPUS[3:]})
     model = ours.SentenceTransformer(folder, device="cpu")
@@ -277,7 +272,7 @@ def test_trainer_of_labels(folder: str, tmp_path: Path) -> None:
     assert trainer.evaluate()["eval_loss"] < before
 
 
-def test_data_sets_by_name_with_prompts(folder: str) -> None:
+def test_data_sets_by_name_with_prompts(folder: Path) -> None:
     datasets = pytest.importorskip("datasets")
     model = ours.SentenceTransformer(folder, device="cpu")
     args = ours.SentenceTransformerTrainingArguments(
@@ -309,7 +304,7 @@ def rows() -> list[tuple[str, str]]:
     return list(zip(*ROWS.values(), strict=True))
 
 
-def test_old_fit_keeps_the_best_model(folder: str, tmp_path: Path) -> None:
+def test_old_fit_keeps_the_best_model(folder: Path, tmp_path: Path) -> None:
     model, output = ours.SentenceTransformer(folder, device="cpu"), str(tmp_path / "fitted")
     labels = [i / 8 for i in range(8)]
     pairs = zip(rows(), labels, strict=True)
@@ -322,7 +317,7 @@ def test_old_fit_keeps_the_best_model(folder: str, tmp_path: Path) -> None:
     check_equal(ours.SentenceTransformer(output, device="cpu").encode(CORPUS), model.encode(CORPUS))
 
 
-def test_old_fit_of_pairs_without_labels(folder: str) -> None:
+def test_old_fit_of_pairs_without_labels(folder: Path) -> None:
     first, second = (ours.SentenceTransformer(folder, device="cpu") for _ in range(2))
     loader = ours.datasets.NoDuplicatesDataLoader([ours.InputExample(texts=row) for row in rows()], batch_size=4)
     first.fit([(loader, losses.MultipleNegativesRankingLoss(first))], epochs=2, warmup_steps=0, weight_decay=0.1)

@@ -27,7 +27,7 @@ PAGES = [
     *("sbert.search", "sbert.chunking", "sbert.training", "sbert.losses", "sbert.evaluation", "sbert.data"),
     *("sbert.modules", "sbert.saving", "sbert.backends", "sbert.visualization", "sbert.cli"),
     *("sbert.functional", "sbert.pipeline", "sbert.vector_files"),
-    *("sbert.integrations", "sbert.saving.export"),
+    "sbert.integrations",
 ]
 # pdoc cannot resolve the annotations of the constructor that a NamedTuple makes, nor find the keys of a TypedDict.
 _NO_PROBLEM = ("Error parsing type annotation ForwardRef", "Cannot determine where sbert.pipeline.results.")

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 
 from sbert import SentenceEncoder
 from sbert.modules.dense import ACTIVATIONS
-from tests.backends.test_families import build, difference, ours, theirs
+from tests.backends.test_families import build, compare_directions, difference, ours, theirs
 from tests.saving.layouts import (
     LAYOUTS,
     baked,
@@ -41,14 +41,7 @@ QUICK = ("nli_mean", "labse_pickled", "new_namespace", "word_vectors")
 )
 def test_both_directions(name: str, tmp_path: Path) -> None:
     """Equal vectors of the folder, of what we write of it, and of what the peer writes of it."""
-    folder = LAYOUTS[name](tmp_path / "given")
-    model, peer = ours(folder), theirs(folder)
-    read = difference(model, peer)
-    model.save(tmp_path / "saved")
-    written = difference(model, theirs(tmp_path / "saved"))
-    again = difference(model, ours(tmp_path / "saved"))
-    peer.save(str(tmp_path / "theirs"))
-    newest = difference(ours(tmp_path / "theirs"), peer)
+    read, written, again, newest = compare_directions(LAYOUTS[name](tmp_path / "given"), tmp_path)
     assert max(read, written, newest) <= 1e-5
     # How attention is computed is not written.
     assert again <= (1e-6 if name in ("arguments", "links") else 0)

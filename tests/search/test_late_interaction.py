@@ -17,11 +17,6 @@ QUERIES = ["a small boat", "the red fox", "seven green hills before the long win
 DOCUMENTS = ["a boat on the lake", "the fox runs", "winter is long", "a small red boat", "the hills are green"]
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> SentenceEncoder:
-    return SentenceEncoder(small.bert(tmp_path_factory.mktemp("late") / "bert"), device="cpu")
-
-
 def tokens(model: SentenceEncoder, text: str) -> np.ndarray:
     vectors = np.asarray(model.encode(text, output_value="token_embeddings"), np.float64)
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)

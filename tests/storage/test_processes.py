@@ -20,14 +20,8 @@ from sbert import SentenceEncoder
 from sbert.backends import huggingface
 from sbert.pipeline import progress as report
 from sbert.storage import processes
-from tests import small
 
 ROOT = Path(__file__).parent.parent.parent
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return small.bert(tmp_path_factory.mktemp("silent") / "bert")
 
 
 def program(code: str, *arguments: object, threads: int = 1) -> Any:
