@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 
 import torch
 import torch.nn.functional as F
@@ -10,15 +12,19 @@ from torch import Tensor
 
 from sbert.batch import Ragged, TokenBatch
 from sbert.storage.files import is_failure, one_line
+from sbert.storage.processes import Lock
 
 _HALF = (torch.bfloat16, torch.float16)
 # In half precision, CPUs process keys in blocks; an incomplete block costs as much as two, so masked keys complete it.
 _BLOCK, _FILLER = 16, 11
+# The score of padding is that far below the others; float16 has it, too.
+_HIDDEN = 1e4
 # The kernel for variable lengths supports heads whose size is a multiple of the first, and at most the second.
 _MULTIPLE, _LARGEST = 8, 256
 # Why that kernel cannot be used, if so, by use (training or not), dtype, device and head size. torch may be built
 # without it, as on Windows.
 _failures: dict[tuple[bool, torch.dtype, torch.device, int], str | None] = {}
+_lock = Lock()  # Held while settings of the whole process are others.
 
 
 def has_kernel(dtype: torch.dtype, device: torch.device, dim: int, training: bool = False) -> bool:
@@ -65,8 +71,8 @@ def attend(
 
         out_i = sum_j softmax_j(scale q_i k_j + bias_ij) v_j
 
-    One kernel for all rows where there is one, or else a call for each run of rows of equal length: rows that are
-    sorted by length make few calls. Either is exact, with no arithmetic for padding.
+    One kernel for all rows where there is one. Elsewhere a GPU pads them, for attention alone; a CPU takes a call for
+    each run of rows of equal length, without padding: rows that are sorted by length make few calls. All are exact.
 
     Args:
         query: Of every token.
@@ -98,6 +104,8 @@ def attend(
         query, key, value = _as_autocast(query, key, value)
     if bias is None and has_kernel(query.dtype, query.device, query.shape[-1], trained):
         return attend_by_kernel(query, key, value, rows, dropout=dropout, scale=scale, sees=sees)
+    if query.device.type == "cuda" and rows.longest:
+        return attend_padded(query, key, value, rows, bias=bias, dropout=dropout, scale=scale, sees=sees)
     outputs, start = [], 0
     for count, length in rows.groups:
         end = start + count * length
@@ -144,6 +152,73 @@ def _mask(length: int, bias: Tensor | None, sees: tuple[int, int], like: Tensor)
     return zeros.masked_fill((distance > right) | (-distance > left), -torch.inf)
 
 
+# ------------------------------------------------------------------------------------- one call for rows of few shapes
+
+
+def padded_shape(rows: Ragged) -> tuple[int, int]:
+    """Rows and tokens per row to which a GPU pads for attention: some kernels are planned anew for each shape.
+
+    Example:
+        >>> from sbert import TokenBatch
+        >>> padded_shape(TokenBatch.from_rows([[1, 2], [3], [4]]))
+        (4, 16)
+    """
+    return 1 << (rows.rows - 1).bit_length(), round_length(rows.longest)
+
+
+def round_length(longest: int) -> int:
+    """The next multiple of 16, to which kernels align their masks."""
+    return -(-longest // _BLOCK) * _BLOCK
+
+
+def attend_padded(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    rows: Ragged,
+    *,
+    bias: Tensor | None = None,
+    dropout: float = 0.0,
+    scale: float | None = None,
+    sees: tuple[int, int] = (-1, -1),
+) -> Tensor:
+    """Attention in one call on a GPU, with rows padded to one of few shapes.
+
+    Further elements of each head hide the padding: 1 in the queries, 0 in the keys of tokens, and in those of padding
+    so far below that their weight is 0. A mask would differ from row to row, and with a bias take as much memory as
+    all scores.
+    """
+    dim, (count, length) = query.shape[-1], padded_shape(rows)
+    scale, extra = dim**-0.5 if scale is None else scale, _MULTIPLE - dim % _MULTIPLE
+    slots = rows.row_of_token * length + rows.position_of_token  # (tokens,)
+    hidden = key.new_zeros(dim + extra)
+    hidden[dim:] = -min(_HIDDEN / (scale * extra), _HIDDEN)
+    q, k, v = (
+        fill.expand(count * length, x.shape[1], -1)
+        .index_copy(0, slots, F.pad(x, (0, extra), value=further))
+        .view(count, length, x.shape[1], -1)
+        .transpose(1, 2)
+        for x, fill, further in ((query, hidden * 0, 1.0), (key, hidden, 0.0), (value, hidden * 0, 0.0))
+    )  # (count, heads, length, dim + extra)
+    if bias is not None and (missing := length - bias.shape[-1]) > 0:
+        bias = F.pad(bias, (0, missing, 0, missing))
+    causal = bias is None and sees == (-1, 0)
+    mask = None if causal else _mask(length, bias, sees, query)
+    shared = key.shape[1] != query.shape[1]
+    with nullcontext() if torch.compiler.is_compiling() else _without_cudnn():
+        out = F.scaled_dot_product_attention(q, k, v, mask, dropout, causal, scale=scale, enable_gqa=shared)
+    return out.transpose(1, 2).flatten(0, 1).index_select(0, slots)[..., :dim]
+
+
+@contextmanager
+def _without_cudnn() -> Iterator[None]:
+    """cuDNN, which torch prefers on H100 and B200, takes 20 to 440 ms to plan each new shape."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    with _lock, sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]):
+        yield
+
+
 # ------------------------------------------------------------------------------ torch's kernel for rows of any length
 
 
@@ -161,10 +236,8 @@ def attend_by_kernel(
 
     torch knows its gradient. Its arguments are passed by name, since their number depends on the version of torch.
     """
-    dim, repeats = query.shape[-1], query.shape[1] // key.shape[1]
+    dim = query.shape[-1]
     filler = -dim % _MULTIPLE
-    if repeats > 1:
-        key, value = (x.repeat_interleave(repeats, dim=1) for x in (key, value))
     if filler:
         query, key, value = (F.pad(x, (0, filler)) for x in (query, key, value))
     outputs: tuple[Tensor, ...] = torch.ops.aten._flash_attention_forward(

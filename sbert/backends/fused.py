@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sbert.backends.architectures import Backbone, Layer, OfLength, describe
-from sbert.backends.attention import attend
+from sbert.backends.attention import attend, round_length
 from sbert.backends.linear import choose_layout, filler, linear
 from sbert.backends.network import has_hooks
 from sbert.backends.packed import positions
@@ -91,13 +91,13 @@ def _rest(layer: _Layer, mixed: Tensor, x: Tensor) -> Tensor:
 
 
 def _of_longest(function: OfLength, dtype: torch.dtype) -> OfLength:
-    """The function, whose values are computed for the longest row so far."""
+    """The function, whose values are computed for the longest row so far, rounded up as attention pads."""
     values = torch.zeros(0, 0, 0)
 
     def of_length(longest: int) -> Tensor:
         nonlocal values
         if values.shape[1] < longest:
-            values = function(longest).to(dtype)
+            values = function(round_length(longest)).to(dtype)
         return values
 
     return of_length

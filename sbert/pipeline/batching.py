@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 Item = TypeVar("Item")
+# Attention on a GPU pads their number to a power of two, and the grids of its kernels have less than twice as many.
+_MOST_ROWS = 1 << 15
 # Indices of texts, or their numbers of tokens.
 Rows = npt.NDArray[np.int64]
 
@@ -38,7 +40,7 @@ def plan(lengths: Rows, batch_tokens: int, batch_size: int | None = None) -> lis
     start = 0
     while start < len(order):
         longest = max(1, int(lengths[order[start]]))
-        rows = batch_size or max(1, batch_tokens // longest)
+        rows = min(batch_size or max(1, batch_tokens // longest), _MOST_ROWS)
         batches.append(order[start : start + rows])
         start += rows
     return batches

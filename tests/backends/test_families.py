@@ -165,11 +165,16 @@ def test_same_vectors_in_both_directions(family: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_neighbours_do_not_matter(family: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("inference", [True, False])
+def test_neighbours_and_modes_do_not_matter(family: str, inference: bool, tmp_path: Path) -> None:
+    """What is kept of a call in torch's inference mode serves one outside of it, the reverse, and training."""
     model = ours(build(family, tmp_path / "given"))
-    together = model.encode(small.TEXTS, on_truncate="ignore", batch_size=len(small.TEXTS))
-    alone = np.stack([model.encode(text, on_truncate="ignore") for text in small.TEXTS])
+    with torch.inference_mode(inference):
+        together = model.encode(small.TEXTS, on_truncate="ignore", batch_size=len(small.TEXTS))
+    with torch.inference_mode(not inference):
+        alone = np.stack([model.encode(text, on_truncate="ignore") for text in small.TEXTS])
     assert np.abs(together - alone).max() <= 1e-6
+    model.train()(model.tokenize(["a boat"])).sum().backward()
 
 
 @pytest.mark.parametrize("family", ["roberta", "xlm-roberta", "mpnet"])

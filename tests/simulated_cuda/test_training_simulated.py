@@ -6,15 +6,19 @@ import itertools
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from sbert import SentenceEncoder, TokenBatch
-from sbert.backends.attention import attend
+from sbert.backends.attention import attend, padded_shape
+from sbert.batch import Ragged
+from sbert.inputs.devices import default_batch_tokens, default_windows
 from sbert.losses import MultipleNegativesRankingLoss
 from sbert.losses.signature import Signature
+from sbert.pipeline.batching import plan, windows
 from sbert.training.backward import TrainingBatch, backward
 from tests.backends.test_families import build
 from tests.simulated_cuda.simulator import simulated
@@ -58,9 +62,54 @@ def test_gradient_of_all_rows(dtype: torch.dtype, dim: int, key_heads: int, opti
         assert (ours - theirs).norm() <= 0.01 * theirs.norm()
 
 
+@pytest.mark.parametrize("key_heads", [1, 2])
+@pytest.mark.parametrize("options", [{}, {"causal": True}, {"window": (2, 1), "scale": 0.3}, {"bias": 9}], ids=str)
+def test_without_the_kernel_rows_are_padded(
+    key_heads: int, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In one call, of a shape that other batches have as well, and not by cuDNN, which would plan each new one."""
+    calls, run = [], F.scaled_dot_product_attention
+
+    def recorded(query: Tensor, *args: Any, **others: Any) -> Tensor:
+        if query.is_cuda:
+            calls.append((tuple(query.shape), torch.backends.cuda.cudnn_sdp_enabled()))
+        return run(query, *args, **others)
+
+    monkeypatch.setattr(F, "scaled_dot_product_attention", recorded)
+    values, before = [x.half().float() for x in inputs(26, key_heads)], torch.backends.cuda.cudnn_sdp_enabled()
+    if longest := options.get("bias"):
+        options = {"bias": torch.linspace(-1, 1, 2 * longest * longest).view(2, longest, longest)}
+    half = {name: value.to("cpu", torch.half) if name == "bias" else value for name, value in options.items()}
+    with simulated((7, 5)):
+        expected = gradients(values, "cpu", torch.float32, **options)
+        moved = {name: value.to("cuda") if name == "bias" else value for name, value in half.items()}
+        result = gradients(values, "cuda", torch.half, **moved)
+    assert calls == [((8, 2, 16, 32), False)]
+    assert torch.backends.cuda.cudnn_sdp_enabled() == before
+    assert len(result) == len(expected) == 4
+    for ours, theirs in zip(result, expected, strict=True):
+        assert (ours - theirs).norm() <= 0.01 * theirs.norm()
+
+
+@pytest.mark.parametrize("name", ["normal", "uniform"])
+def test_few_shapes(name: str) -> None:
+    """Of the batches of 20,000 texts of 65 to 384 tokens."""
+    rng = np.random.default_rng(0)
+    drawn = rng.normal(200, 60, 20_000) if name == "normal" else rng.uniform(65, 385, 20_000)
+    lengths, shapes, device = drawn.clip(65, 384).astype(np.int64), set(), torch.device("cuda")
+    for window in windows(len(lengths), *default_windows(device)):
+        for rows in plan(lengths[window], default_batch_tokens(device)):
+            offsets = torch.from_numpy(np.append(0, lengths[window][rows].cumsum()))
+            shapes.add(padded_shape(Ragged(torch.zeros(0), offsets)))
+    assert len(shapes) <= 64
+    # The grids of kernels have at most 65,535 rows.
+    most = plan(np.ones(100_000, np.int64), 10**6)
+    assert max(padded_shape(Ragged(torch.zeros(0), torch.arange(len(rows) + 1)))[0] for rows in most) <= 65_535
+
+
 @pytest.mark.parametrize("lost", ["argument", "gradient"])
 def test_without_the_kernel_training_goes_on(lost: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the reason, once; the gradients are those of a call for each length."""
+    """With the reason, once; the gradients are those of padded rows."""
     operator = torch.ops.aten._flash_attention_forward
 
     def other(**options: Any) -> Any:
@@ -102,7 +151,7 @@ def step(encoder: SentenceEncoder, dtype: torch.dtype, **options: Any) -> Tensor
 
 @pytest.mark.parametrize("family", ["bert", "modernbert", "qwen3"])
 def test_gradients_of_a_model(family: str, tmp_path: Path) -> None:
-    """They differ from those of float32 as little as those of a call for each length (capability 7.5)."""
+    """They differ from those of float32 as little as those of padded rows (capability 7.5)."""
     folder = build(family, tmp_path / family)
     with simulated():
         expected = step(model(folder, "cpu", 0.0), torch.float32)
