@@ -45,10 +45,10 @@ True
 On an NVIDIA GPU, models run from copies of their weights in half precision, which are cast once. Attention is one call
 per layer: of torch's kernel for rows of any length where that works (capability 8.0 or higher, no position bias), and
 elsewhere for rows that are padded to a multiple of 16 tokens, for attention alone, by any of torch's kernels but
-cuDNN's, which are planned anew for each shape. A batch is one copy from pinned memory. All of it is tested on a simulated device, and none of it was measured on a real
-one. ``sbert doctor MODEL --gpu`` compares all backends with float32 on yours, row by row, and measures the fastest
-matrix product and what ``encode`` reaches; ``--report FOLDER`` also writes ``gpu.json``, and ``gpu.md``, a table to
-paste into an issue.
+cuDNN's, which are planned anew for each shape. A batch is one copy from pinned memory. All of it is tested on a
+simulated device, and none of it was measured on a real one. ``sbert doctor MODEL --gpu`` compares all backends with
+float32 on yours, row by row, and measures the fastest matrix product and what ``encode`` reaches; ``--report FOLDER``
+also writes ``gpu.json``, and ``gpu.md``, a table to paste into an issue.
 
 ## Measure it
 
