@@ -66,6 +66,32 @@ documents are compared by that or, with ``passages="mean"``, by all of them.
 >>> bridges[0][0].id, bridges[0][0].start, bridges[0][0].text
 (4, 26, 'The city has many bridges.')
 
+``where=`` takes the forms that Chroma and MongoDB have. All entries of a dict must hold:
+
+| form | documents with |
+|---|---|
+| ``{"year": 2031}`` or ``{"year": {"$eq": 2031}}`` | this value, or a list that has it |
+| ``{"year": {2030, 2031}}`` or ``{"year": {"$in": [2030, 2031]}}`` | one of these values, or a list that has one |
+| ``{"year": {"$gt": 2000, "$lte": 2031}}``, also ``$gte``, ``$lt`` | such a number or string, or a list that has one |
+| ``{"tags": {"$contains": "a"}}`` | a list that has this value |
+| ``{"tags": ["a", "b"]}`` | this list |
+| ``{"year": {"$ne": 2031}}``, ``{"year": {"$nin": [2030, 2031]}}`` | all others, also without the field |
+| ``{"$or": [{"year": 2031}, {"tags": "a"}]}``, also ``$and`` | one of these or, with ``$and``, all |
+
+Types are those of JSON: ``1`` and ``1.0`` are the same number, and neither is ``True`` or ``"1"``. Strings are compared
+character by character, so dates as ``"2031-05-01"`` are in their order. A document whose value is of another type is no
+match. What could match no document at all is an error: an unknown operator, a field that no document has, a string
+where all values are numbers. For all else, pass a function of the metadata.
+
+>>> index = HybridIndex(model)
+>>> index.add(corpus, metadata=[{"year": 2029, "tags": ["pet"]}, {"year": 2030}, {"year": 2031}, {"tags": ["state"]}])
+>>> found = index.search("Who sleeps?", where={"$or": [{"year": {"$gte": 2031}}, {"tags": {"$contains": "state"}}]})
+>>> sorted(result.id for result in found[0])
+[2, 3]
+>>> index.search("Who sleeps?", where={"yaer": 2030})
+Traceback (most recent call last):
+ValueError: where: no document has the field 'yaer'; did you mean 'year'?
+
 ``rerank=`` takes a ``CrossEncoder`` or ``LateInteraction(model)``, which sorts the best 100. ``BM25`` and ``fuse`` do
 the same with vectors and ids of your own: pass ``fuse`` many candidates, such as 1,000, and ``method="weighted",
 weights=[0.6, 0.4]`` for BM25 and vectors. Figures: ``python -m tests.benchmarks.hybrid --data path/to/data``.

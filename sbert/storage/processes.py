@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import weakref
 from collections.abc import Callable
 
 
@@ -32,7 +33,7 @@ class Lock:
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        in_child(self._release_of_others)
+        _locks.add(self)
 
     def _release_of_others(self) -> None:
         if self._lock.acquire(blocking=False):  # It was free, or held by the forking thread.
@@ -47,6 +48,15 @@ class Lock:
         self._lock.release()
 
 
+_locks: weakref.WeakSet[Lock] = weakref.WeakSet()
+
+
+def _release_all() -> None:
+    for lock in list(_locks):
+        lock._release_of_others()
+
+
+in_child(_release_all)  # Once for all: what is registered stays alive until the process ends.
 _asking = Lock()
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
+import re
 import signal
 import sqlite3
 import time
+import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -21,6 +24,7 @@ from sbert import SentenceEncoder
 from sbert.chunking import split
 from sbert.search import BM25, HybridIndex, Index, IndexHits, Result, fuse
 from sbert.search.index import documents, hybrid_index
+from sbert.search.index.filters import parse_where
 from tests.vector_files.samples import in_child
 
 RNG = np.random.default_rng(0)
@@ -98,8 +102,9 @@ def test_filters(model: SentenceEncoder) -> None:
         ({"year": 2003}, lambda own: own["year"] == 2003),
         ({"year": {2001, 2002, "x"}, "tags": ["a"]}, lambda own: own["year"] in (2001, 2002) and own["tags"] == ["a"]),
         (lambda own: "b" in own["tags"] and np.bool_(True), lambda own: "b" in own["tags"]),
-        ({"tags": {"a"}}, lambda own: False),
-        ({"month": None}, lambda own: False),
+        ({"tags": {"a", "c"}}, lambda own: "a" in own["tags"]),
+        ({"tags": "b"}, lambda own: "b" in own["tags"]),
+        ({"year": {"$gt": 2001, "$ne": np.int64(2003)}}, lambda own: own["year"] in (2002, 2004)),
         ({"year": set()}, lambda own: False),
         ({}, lambda own: True),
     ):
@@ -113,6 +118,143 @@ def test_filters(model: SentenceEncoder) -> None:
     index.remove([5])
     index.add("no metadata")
     assert [len(row) for row in index.search(QUERIES, 9, where=lambda own: own.get("url") in ("u5", "u6"))] == [1] * 4
+
+
+VALUES: list[Any] = [None, True, False, 0, 1, 1.0, 2.5, -3, 10**20, "", "a", "b", "1", "2031-05"]
+
+
+def fulfils(own: dict[str, Any], where: Any) -> bool:
+    """What ``where`` means, as a plain loop."""
+
+    def equal(value: Any, wanted: Any) -> bool:
+        return isinstance(value, bool) == isinstance(wanted, bool) and value == wanted
+
+    def ordered(value: Any, wanted: Any) -> bool:
+        numbers = all(isinstance(each, (int, float)) and not isinstance(each, bool) for each in (value, wanted))
+        return numbers or (isinstance(value, str) and isinstance(wanted, str))
+
+    def holds(field: str, name: str, wanted: Any) -> bool:
+        if name in ("$ne", "$nin"):
+            return not holds(field, {"$ne": "$eq", "$nin": "$in"}[name], wanted)
+        if field not in own or (name == "$contains" and not isinstance(own[field], list)):
+            return False
+        if name == "$eq" and isinstance(wanted, list):
+            return bool(own[field] == wanted)
+        for value in own[field] if isinstance(own[field], list) else [own[field]]:
+            if name in ("$eq", "$contains") and equal(value, wanted):
+                return True
+            if name == "$in" and any(equal(value, each) for each in wanted):
+                return True
+            if name in ("$gt", "$gte", "$lt", "$lte") and ordered(value, wanted):
+                sign = (value > wanted) - (value < wanted)
+                if sign in {"$gt": (1,), "$gte": (0, 1), "$lt": (-1,), "$lte": (-1, 0)}[name]:
+                    return True
+        return False
+
+    for field, value in where.items():
+        if field == "$and" and not all(fulfils(own, each) for each in value):
+            return False
+        if field == "$or" and not any(fulfils(own, each) for each in value):
+            return False
+        if not field.startswith("$"):
+            simple = "$in" if isinstance(value, set) else "$eq"
+            conditions = value if isinstance(value, dict) else {simple: value}
+            if not all(holds(field, name, wanted) for name, wanted in conditions.items()):
+                return False
+    return True
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_filters_are_those_of_a_plain_loop(seed: int) -> None:
+    chance = random.Random(seed)
+
+    def value() -> Any:
+        return chance.choice(VALUES)
+
+    def metadata() -> dict[str, Any]:
+        several = [chance.choices(VALUES, k=chance.randrange(4)), {"inner": 1}, [["a"]]]
+        return {field: chance.choice([value(), value(), *several]) for field in "xyz" if chance.random() < 0.8}
+
+    def condition() -> Any:
+        order = [{name: chance.choice([0, 1, 2.5, "a", "b", "2031"])} for name in ("$gt", "$gte", "$lt", "$lte")]
+        some = chance.choices(VALUES, k=chance.randrange(4))
+        several = [{"$in": some}, {"$nin": tuple(some)}, set(some), {"$nin": set(some)}]
+        single = [{"$eq": value()}, {"$ne": value()}, {"$contains": value()}, value(), {"$ne": ["a"]}, ["a", "b"]]
+        first, second = chance.choice([order, several, single]), chance.choice(order)
+        one = chance.choice(first)
+        return {**second, **one} if isinstance(one, dict) and chance.random() < 0.3 else one
+
+    def where(depth: int = 0) -> dict[str, Any]:
+        if depth < 3 and chance.random() < 0.4:
+            parts = [where(depth + 1) for _ in range(chance.randint(1, 3))]
+            return {chance.choice(["$and", "$or"]): parts, chance.choice("xyz"): condition()}
+        return {field: condition() for field in chance.sample("xyz", chance.randrange(3))}
+
+    # Each field has values of each kind, so that nothing is unknown.
+    all_kinds: dict[str, Any] = dict.fromkeys("xyz", VALUES)
+    documents = [all_kinds, *(metadata() for _ in range(60))]
+    counts = set()
+    for _ in range(400):
+        given = where()
+        expected = [fulfils(own, given) for own in documents]
+        assert parse_where(given)(documents).tolist() == expected, given
+        counts.add(sum(expected))
+    assert len(counts) > 15
+
+
+@pytest.mark.parametrize(
+    ("where", "error", "message"),
+    [
+        ({"num": {"$gt": "5"}}, ValueError, "where['num'] looks for '5' with '$gt', and the values of the field are n"),
+        ({"num": "5"}, ValueError, "the values of the field are numbers; pass a value like these, or a set of values"),
+        ({"num": True}, ValueError, "where['num'] looks for True with '$eq', and the values of the field are numbers"),
+        ({"num": [1, 2]}, ValueError, "where['num'] looks for [1, 2] with '$eq', and the values of the field are num"),
+        ({"$or": [{"num": 1}, {"num": {"a"}}]}, ValueError, "looks for {'a'} with '$in', and the values of the field"),
+        ({"num": {"$contains": 1}}, ValueError, "where['num'] looks for 1 with '$contains', and the values of the fie"),
+        ({"tags": {"$nin": [1]}}, ValueError, "and the values of the field are lists of strings; pass a value like"),
+        ({"nmu": 1}, ValueError, "no document has the field 'nmu'; did you mean 'num'?"),
+        ({"nmu": {"$ne": 1}}, ValueError, "no document has the field 'nmu'; did you mean 'num'?"),
+        ({"lang": "de"}, ValueError, "no document has the field 'lang'; pass one of num, tags, inner, null"),
+        (
+            {"num": {"$gtt": 5}},
+            ValueError,
+            "where['num'] has the operator '$gtt', which is unknown; did you mean '$",
+        ),
+        ({"num": {"gt": 5}}, ValueError, "where['num'] has the operator 'gt', which is unknown; did you mean '$gt'?"),
+        (
+            {"inner": {"num": 5}},
+            ValueError,
+            "has the operator 'num', which is unknown; pass one of $eq, $ne, $gt, $",
+        ),
+        ({"num": {"$exists": True}}, ValueError, "'$exists', which is unknown"),
+        ({"$not": {"num": 5}}, ValueError, "where has the operator '$not', which is unknown; pass one of $and, $or"),
+        ({"$adn": []}, ValueError, "did you mean '$and'?"),
+        ({"num": {}}, ValueError, "where['num'] has the operator '{}', which is unknown; pass one of $eq, $ne"),
+        ({"$or": []}, TypeError, "where['$or'] is []; pass a list of at least one dict"),
+        ({"$and": {"num": 5}}, TypeError, "where['$and'] is {'num': 5}; pass a list of at least one dict"),
+        ({"$and": [5]}, TypeError, "where is of type int; pass a dict or a function"),
+        ({5: 5}, ValueError, "no document has the field 5; pass one of num, tags, inner, null"),
+        ({"num": {"$in": "abc"}}, TypeError, "where['num']['$in'] is 'abc'; pass a list of values"),
+        ({"num": {"$gt": [5]}}, TypeError, "where['num']['$gt'] is [5]; pass one value"),
+        ({"num": {"$lt": None}}, TypeError, "where['num']['$lt'] is None; pass a number or a string"),
+        ({"num": {"$lt": float("nan")}}, TypeError, "has nan; pass a string, a number, True, False or None"),
+        ({"num": {"$in": [[1]]}}, TypeError, "where['num']['$in'] has [1]; pass a string, a number"),
+        ({"num": b"5"}, TypeError, "where['num']['$eq'] has b'5'; pass a string, a number, True, False or None"),
+    ],
+)
+def test_filters_that_are_refused(where: Any, error: type[Exception], message: str) -> None:
+    documents = [{"num": 1, "tags": ["a"]}, {"num": 7, "inner": {"num": 1}, "tags": [], "null": None}, {}]
+    with pytest.raises(error, match=re.escape(message)):
+        parse_where(where)(documents)
+
+
+def test_filters_that_nothing_fulfils() -> None:
+    """No document has the value, but it could be of that type."""
+    documents = [{"num": 1, "tags": [], "null": None}, {}]
+    for where in ({"num": {"$gt": 5}}, {"num": None}, {"tags": "a"}, {"null": {"$lt": "a"}}, {"num": set()}):
+        assert parse_where(where)(documents).tolist() == [False, False]
+        assert parse_where({"anything": 1, **where})([]).tolist() == []
+    assert parse_where({"num": {"$ne": 1}})(documents).tolist() == [False, True]
 
 
 def test_passages(model: SentenceEncoder) -> None:
@@ -162,6 +304,14 @@ def test_reranking(model: SentenceEncoder) -> None:
         index.search("cat", rerank=longest)
 
 
+def nest(levels: int) -> dict[str, Any]:
+    """Lists and dicts in turn."""
+    inner: Any = 5
+    for level in range(levels):
+        inner = {"x": inner} if level % 2 == (levels - 1) % 2 else [inner]
+    return dict(inner)
+
+
 @pytest.mark.parametrize("folder", [None, "index"])
 def test_what_is_empty_or_does_not_fit(model: SentenceEncoder, tmp_path: Path, quick: None, folder: str | None) -> None:
     index = HybridIndex(model, folder and tmp_path / folder)
@@ -174,6 +324,7 @@ def test_what_is_empty_or_does_not_fit(model: SentenceEncoder, tmp_path: Path, q
     assert index.search("c", by="lexical") == [[]]
     cycle: dict[str, Any] = {}
     cycle["itself"] = cycle
+    nested = [cycle, nest(101), nest(1000), nest(5000)]
     add, update, search = index.add, index.update, partial(index.search, "a")
     calls: list[tuple[Callable[[], Any], type[Exception], str]] = [
         (lambda: add(["a", 5]), TypeError, r"documents\[1\] is of type int"),
@@ -183,7 +334,7 @@ def test_what_is_empty_or_does_not_fit(model: SentenceEncoder, tmp_path: Path, q
         (lambda: add(["a"], ["c"], []), ValueError, "0 metadata and 1 documents were given"),
         *(
             (partial(add, ["a"], ["c"], [wrong]), ValueError, r"metadata\[0\]=.* is not a dict that JSON can hold")
-            for wrong in ({1: 2}, {"x": (1,)}, {"x": float("nan")}, {"x": {1}}, {"x": 1, 2: 3}, None, ["x"], cycle)
+            for wrong in ({1: 2}, {"x": (1,)}, {"x": float("nan")}, {"x": {1}}, {"x": 1, 2: 3}, None, ["x"], *nested)
         ),
         (lambda: add(["a"], ["c"], chunk=0), ValueError, "max_tokens=0"),
         (lambda: update(["a", "c"], ["b\0", "c"]), KeyError, "'c' is not an id of the index"),
@@ -200,6 +351,8 @@ def test_what_is_empty_or_does_not_fit(model: SentenceEncoder, tmp_path: Path, q
         with pytest.raises(error, match=message):
             call()
         assert len(index) == 2
+    index.update(["b"], ["b\0"], [nest(100)])
+    assert index.search("b", 1, by="lexical")[0][0].metadata == nest(100)
     index.remove([])
     index.remove(["b\0", "\udcff"])
     assert index.search(["a", ""]) == [[], []]
@@ -363,6 +516,29 @@ def test_killed_during_changes(tmp_path: Path, quick: None) -> None:
         assert sorted(each.id for each in found) == ids
         assert (index._loaded.vectors == float(found[0].text.split()[1])).all()
     assert len(versions) > 1
+
+
+def test_nothing_of_an_index_stays_in_memory(model: SentenceEncoder, tmp_path: Path, quick: None) -> None:
+    indexes = [HybridIndex(model, tmp_path / "index" if row % 2 else None) for row in range(8)]
+    for index in indexes:
+        index.search("cat")
+    left = [weakref.ref(each) for index in indexes for each in (index, index._lock, index._documents)]
+    del index, indexes
+    gc.collect()
+    assert [each() for each in left] == [None] * 24
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no processes to fork")
+def test_a_child_does_not_wait_for_threads_of_its_parent(model: SentenceEncoder) -> None:
+    index = HybridIndex(model)
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(index._lock.__enter__).result()
+        child = os.fork()
+        if not child:
+            signal.alarm(5)  # It would wait for ever.
+            os._exit(len(index))
+        assert os.waitpid(child, 0)[1] == 0
+        thread.submit(index._lock.__exit__).result()
 
 
 def test_threads_and_children(model: SentenceEncoder, tmp_path: Path, quick: None) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import reprlib
 import sqlite3
 import weakref
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,6 +35,8 @@ _SCHEMA = (
 _PATIENCE = 120.0
 # Documents that are read in one step.
 _BLOCK = 256
+# Levels of lists and dicts in metadata: a copy takes two or three calls for each, of the 1,000 that Python allows.
+_DEPTH = 100
 _REMEDY = "restore the folder from a copy, or add the documents to a new one"
 
 
@@ -205,9 +209,19 @@ def metadata_json(metadata: Iterable[Mapping[str, Any]], count: int) -> list[byt
         same = False
         with suppress(TypeError, ValueError, RecursionError):
             notes.append(as_json(each))
-            same = isinstance(each, dict) and json.loads(notes[-1]) == each
+            same = isinstance(each, dict) and _depth(each) <= _DEPTH and json.loads(notes[-1]) == each
         if not same:
-            raise ValueError(f"metadata[{row}]={each!r:.60} is not a dict that JSON can hold; pass str as keys")
+            reason = f"is not a dict that JSON can hold, of at most {_DEPTH} levels; pass str as keys, and flatten it"
+            raise ValueError(f"metadata[{row}]={reprlib.repr(each):.60} {reason}")
     if len(notes) != count:
         raise ValueError(f"{len(notes)} metadata and {count} documents were given; pass one dict for each document")
     return notes
+
+
+def _depth(metadata: dict[str, Any]) -> int:
+    """How deep lists and dicts are nested, counted up to one more than ``_DEPTH``."""
+    depth, level = 0, list[Any]([metadata])
+    while level and depth <= _DEPTH:
+        inner = chain.from_iterable(each.values() if isinstance(each, dict) else each for each in level)
+        depth, level = depth + 1, [each for each in inner if isinstance(each, (list, dict))]
+    return depth

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from pathlib import Path
@@ -22,10 +20,11 @@ from sbert.inputs.texts import rows_of
 from sbert.search.index.bm25 import BM25
 from sbert.search.index.documents import DocumentRecord, Documents, as_json, checksum, metadata_json
 from sbert.search.index.files import Id, Positions
-from sbert.search.index.filters import Where, check_where
+from sbert.search.index.filters import Where, parse_where
 from sbert.search.index.fusion import CANDIDATES, WEIGHTS, Reranker, Result, fuse_checked, rerank_results
 from sbert.search.index.index import IndexHits
 from sbert.search.index.passages import Passages
+from sbert.storage.processes import Lock
 from sbert.vector_files.fingerprint import digest_of_model
 
 
@@ -68,8 +67,7 @@ class HybridIndex:
         check_model("model", model, "the folder")
         BM25(language=language)
         self.model: SentenceEncoder = model
-        # One per process, as a fork copies a lock that another thread holds.
-        self._locks: defaultdict[int, threading.RLock] = defaultdict(threading.RLock)
+        self._lock = Lock()
         settings = {"language": language, **_settings(model)}
         counts = dict.fromkeys(("change", "removals", "documents", "passages", "checksum", "next_row", "next_id"), 0)
         self._documents = Documents(None if folder is None else Path(folder), {**settings, **counts, "dim": None})
@@ -83,11 +81,11 @@ class HybridIndex:
         self._loaded: Passages | None = None
 
     def __len__(self) -> int:
-        with self._locks[os.getpid()], self._documents.transaction():
+        with self._lock, self._documents.transaction():
             return len(self._follow().rows)
 
     def __contains__(self, identity: object) -> bool:
-        with self._locks[os.getpid()], self._documents.transaction():
+        with self._lock, self._documents.transaction():
             return identity in self._follow().ids
 
     def close(self) -> None:
@@ -156,7 +154,7 @@ class HybridIndex:
             OSError: As of ``add``.
             TypeError: If ``ids`` is a single id, or an id is neither an integer nor a string.
         """
-        with self._locks[os.getpid()], self._documents.transaction("IMMEDIATE"):
+        with self._lock, self._documents.transaction("IMMEDIATE"):
             loaded = self._follow()
             remaining = loaded.ids.remaining(ids)
             if remaining is not None:
@@ -166,12 +164,12 @@ class HybridIndex:
         texts = list(rows_of(documents, "documents"))
         given = list(ids) if isinstance(ids, Iterable) and not isinstance(ids, (str, bytes)) else ids
         notes = None if metadata is None else metadata_json(metadata, len(texts))
-        with self._locks[os.getpid()], self._documents.transaction():
+        with self._lock, self._documents.transaction():
             self._follow().new_ids(given, len(texts), replaces)  # Encoding takes time, so errors come first.
         if not texts:
             return
         spans, vectors = self._encode(texts, chunk)
-        with self._locks[os.getpid()], self._documents.transaction("IMMEDIATE"):
+        with self._lock, self._documents.transaction("IMMEDIATE"):
             loaded = self._follow()
             names, replaced = loaded.new_ids(given, len(texts), replaces)
             kinds = loaded.kinds[replaced].tolist()
@@ -239,9 +237,9 @@ class HybridIndex:
             top_k: Maximum number of documents per query.
             by: ``"lexical"`` as ``BM25``, without documents that have none of the words; ``"dense"`` as ``Index``;
                 ``"hybrid"``: the 1,000 best of both, fused with ``method="weighted"`` and the weights 0.6 and 0.4.
-            where: Which documents are searched: a dict of fields of the metadata, each with a value or a set of values;
-                or a function of the metadata that returns a bool and changes nothing. Scores of BM25 do not depend
-                on it.
+            where: Which documents are searched: a dict of fields of the metadata, each with a value, a set of values,
+                or a dict of operators, as in the guide, ``sbert.search``; or a function of the metadata that returns a
+                bool and changes nothing. Scores of BM25 do not depend on it.
             rerank: A ``CrossEncoder``, ``LateInteraction``, or another object with ``predict``; it sorts the best
                 documents by a score of the query and the best passage.
             candidates: How many documents per query are reranked, at least ``top_k``.
@@ -253,8 +251,9 @@ class HybridIndex:
 
         Raises:
             OSError: If another process is busy with the folder for two minutes.
-            TypeError: If a query is not a str, or ``where`` or ``rerank`` is of another type.
-            ValueError: If an argument does not fit, or the folder is damaged.
+            TypeError: If a query is not a str, or ``where``, a value in it, or ``rerank`` is of another type.
+            ValueError: If an argument does not fit; if ``where`` has an unknown operator, a field that no document has,
+                or a value of a type that the field never has; or if the folder is damaged.
         """
         k = check_count("top_k", top_k)
         depth = k if rerank is None else max(k, check_count("candidates", candidates))
@@ -263,18 +262,17 @@ class HybridIndex:
         check_choice("passages", passages, ("best", "mean"))
         if passages == "mean" and similarity not in ("cosine", "dot"):
             raise ValueError(f"passages='mean' needs cosine or dot, and the model has {similarity}; pass 'best'")
-        if where is not None:
-            check_where(where)
+        chosen = None if where is None else parse_where(where)
         if rerank is not None and not callable(getattr(rerank, "predict", None)):
             raise TypeError(f"rerank is of type {type(rerank).__name__}, without predict; pass a CrossEncoder")
         asked = list(rows_of(queries, "queries"))
         if not asked:
             return []
         vectors = None if by == "lexical" else np.asarray(self.model.encode_query(asked), np.float32)
-        with self._locks[os.getpid()]:
+        with self._lock:
             with self._documents.transaction():
                 loaded = self._follow(lexical=by != "dense")
-            allowed = loaded.find_allowed(where)
+            allowed = loaded.find_allowed(chosen)
             hits = []
             deepest = max(depth, CANDIDATES) if by == "hybrid" else depth
             if by != "dense" and loaded.bm25 is not None:

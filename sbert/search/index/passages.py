@@ -14,7 +14,7 @@ from sbert.search.exact.semantic_search import Blocks, scores_of_rows, search_bl
 from sbert.search.index.bm25 import BM25
 from sbert.search.index.documents import DocumentRecord, Documents
 from sbert.search.index.files import Id, Ids, Mask, Positions
-from sbert.search.index.filters import Where, fulfils
+from sbert.search.index.filters import Filter
 from sbert.search.index.index import IndexHits
 
 # Vectors that are copied at once when only some are searched.
@@ -125,13 +125,12 @@ class Passages:
         """Shape: (passages, dim)."""
         return self._vectors[: len(self.spans)]
 
-    def find_allowed(self, where: Where | None) -> Mask | None:
+    def find_allowed(self, chosen: Filter | None) -> Mask | None:
         """Which documents have the metadata, (documents,); None for all."""
-        if where is None:
+        if chosen is None:
             return None
-        flags = np.zeros(len(self.metadata), bool)
-        for kind in np.flatnonzero(np.bincount(self.kinds)).tolist():
-            flags[kind] = fulfils(self.metadata[kind], where)
+        used, flags = np.flatnonzero(np.bincount(self.kinds)), np.zeros(len(self.metadata), bool)
+        flags[used] = chosen([self.metadata[kind] for kind in used.tolist()])
         return flags[self.kinds]
 
     def search(self, queries: Float32, k: int, allowed: Mask | None, similarity: str, mean: bool) -> IndexHits:
