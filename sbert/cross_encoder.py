@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from sbert import backends
 from sbert.backends import packed
-from sbert.backends.network import accepts, check_limit, default_limit, vocab_size
+from sbert.backends.network import check_limit, default_limit
+from sbert.backends.padded import Padded, accepts, vocab_size
 from sbert.batch import TokenBatch
 from sbert.evaluation.evaluator import Evaluate
 from sbert.inputs.arguments import check_positive, known_arguments_or, with_aliases, with_aliases_of
@@ -66,6 +67,7 @@ class CrossEncoder(ScorerMethods, nn.Module):
         model_kwargs: What transformers loads a folder with: ``dtype``, or ``attn_implementation`` ("eager", "sdpa").
         tokenizer_kwargs: Arguments of the tokenizer, in place of those of the folder.
         config_kwargs: Values of the configuration, in place of those of the folder.
+        backend: ``"plain"`` or ``"auto"``, as for ``SentenceEncoder``.
 
     Arguments and properties of sentence-transformers are taken as well: ``model_name_or_path=``, ``num_labels=``,
     ``max_length=``, ``activation_fn=``.
@@ -109,6 +111,7 @@ class CrossEncoder(ScorerMethods, nn.Module):
         model_kwargs: Mapping[str, Any] | None = None,
         tokenizer_kwargs: Mapping[str, Any] | None = None,
         config_kwargs: Mapping[str, Any] | None = None,
+        backend: str = "auto",
     ) -> None:
         super().__init__()
         given, arguments = loading_options(model_kwargs, tokenizer_kwargs, config_kwargs)
@@ -123,7 +126,9 @@ class CrossEncoder(ScorerMethods, nn.Module):
             folder, classes, weights_dtype or torch.float32, activation, arguments
         )
         set_prompts(self, prompts, default_prompt_name, saved)
-        packed.adopt(self.auto_model.base_model)
+        self.backend: str = backends.choose_backend(backend)
+        if self.backend == "auto":
+            packed.adopt(self.auto_model.base_model)
         self._copy: tuple[object, PairTokenizer] | None = None
         self.automatic_dtype: bool = False
         self._compiling = None
@@ -192,6 +197,8 @@ class CrossEncoder(ScorerMethods, nn.Module):
             raise TypeError(f"the model was called with a {kind}; pass pairs of texts to predict(), or a TokenBatch")
         if not batch.rows:
             return torch.zeros(0, self.classes, dtype=self.dtype, device=batch.ids.device)
+        if self.backend == "plain":
+            return Padded(self.auto_model).scores(batch)
         return backends.scores(self.auto_model, batch)
 
     # ------------------------------------------------------------------------------------------- predict, rank

@@ -14,12 +14,14 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from sbert.backends import choose_backend
 from sbert.batch import TokenBatch, TokenEmbeddings
 from sbert.functional import SIMILARITIES, Similarity, check_similarity, pairwise_similarity
 from sbert.inputs.arguments import check_choice, warn, with_aliases
 from sbert.inputs.devices import check_device, default_device, leave_float16, parse_dtype
 from sbert.inputs.prompts import with_role_prompt
 from sbert.inputs.texts import rows_of
+from sbert.modules import Transformer
 from sbert.modules.tokenizer import ReadsText
 from sbert.pipeline.encode import Encoding, convert, output_dims
 from sbert.pipeline.model import EncoderMethods, choose_prompt, loading_options, set_prompts
@@ -62,9 +64,11 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
         model_kwargs: What transformers loads a folder with: ``dtype``, or ``attn_implementation`` ("eager", "sdpa").
         tokenizer_kwargs: Arguments of the tokenizer, in place of those of the folder.
         config_kwargs: Values of the configuration, in place of those of the folder.
+        backend: ``"plain"`` runs transformers as Hugging Face modules, with padding and without any of this library's
+            ways to be faster; ``"auto"`` takes those, or what the environment variable ``SBERT_BACKEND`` says.
 
     The other arguments of ``SentenceTransformer`` are taken as well: ``model_name_or_path=``, ``modules=``,
-    ``processor_kwargs=``, and at their defaults ``trust_remote_code=``, ``backend=``, ``model_card_data=``.
+    ``processor_kwargs=``, and at their defaults ``trust_remote_code=``, ``model_card_data=``.
 
     Raises:
         FileNotFoundError: If neither a folder nor a model on the hub has this name.
@@ -102,6 +106,7 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
         model_kwargs: Mapping[str, Any] | None = None,
         tokenizer_kwargs: Mapping[str, Any] | None = None,
         config_kwargs: Mapping[str, Any] | None = None,
+        backend: str = "auto",
     ) -> None:
         given, arguments = loading_options(model_kwargs, tokenizer_kwargs, config_kwargs)
         weights_dtype = parse_dtype(dtype if given is None else given)
@@ -118,6 +123,10 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
         if not isinstance(chain[0], ReadsText):
             raise TypeError(f"{type(chain[0]).__name__}, the first module, does not tokenize text; use a Transformer")
         super().__init__(*chain)
+        if choose_backend(backend) == "plain":
+            for module in self.modules():
+                if isinstance(module, Transformer):
+                    module.backend = "plain"
         self.name_or_path: str = os.fspath(modules[0]) if isinstance(modules[0], (str, os.PathLike)) else ""
         set_prompts(self, prompts, default_prompt_name, (settings.prompts, settings.default_prompt_name))
         self.similarity_fn_name = similarity_fn_name or settings.similarity_fn_name or "cosine"

@@ -19,11 +19,14 @@ entry of ``sbert.backends.architectures``, which says what its layers are made o
 norms, absolute or rotary positions or a position bias, gated or plain feed-forward networks, shared heads, causal
 attention, a local window.
 
+``SentenceEncoder(..., backend="plain")``, or the environment variable ``SBERT_BACKEND=plain``, goes past all of it: the
+Hugging Face module alone, with padding, on any device. If vectors or speed look wrong, compare with that first.
+
 ``sbert doctor MODEL`` says in words what was chosen on this machine, and why every other backend was not:
 
 ```text
 forward              fused: oneDNN with reordered weights
-attention            without padding, one call of scaled_dot_product_attention per length
+attention            without padding, in one call per length of scaled_dot_product_attention
 threads              2 of torch; OMP_NUM_THREADS or torch.set_num_threads changes it
 batches              4096 tokens at most, texts of similar length; batch_tokens= changes it
 ```
@@ -71,6 +74,7 @@ order. The tables stand in ``tests/benchmarks/README.md``, with the program that
 """
 
 from sbert.backends.classification import scores
-from sbert.backends.state import Inference, carry_over, forward, padding_reason
+from sbert.backends.padded import Inference, choose_backend, plain
+from sbert.backends.state import carry_over, forward, padding_reason
 
-__all__ = ["Inference", "carry_over", "forward", "padding_reason", "scores"]
+__all__ = ["Inference", "carry_over", "choose_backend", "forward", "padding_reason", "plain", "scores"]

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from sbert.backends.padded import REMEDY
 from sbert.batch import Ragged, TokenBatch
 from sbert.storage.files import is_failure, one_line
 from sbert.storage.processes import Lock
@@ -268,7 +269,9 @@ def _try_kernel(training: bool, dtype: torch.dtype, device: torch.device, dim: i
         if not is_failure(error):
             raise
         reason = f"fails ({one_line(error)})"
-    warnings.warn(f"attention runs slower than it could: torch's _flash_attention_forward {reason}", stacklevel=2)
+    warnings.warn(
+        f"attention runs slower than it could: torch's _flash_attention_forward {reason}; {REMEDY}", stacklevel=2
+    )
     return reason
 
 

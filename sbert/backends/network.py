@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from functools import partial
 from itertools import chain
@@ -184,15 +183,6 @@ def position_limit(network: nn.Module) -> int | None:
     return table.num_embeddings - (0 if table.padding_idx is None else table.padding_idx + 1)
 
 
-def vocab_size(network: Any) -> int | None:
-    """Number of tokens in the embedding table of a network; None without a table."""
-    try:
-        table = network.get_input_embeddings()
-    except NotImplementedError:
-        return None
-    return table.num_embeddings if isinstance(table, nn.Embedding) else None
-
-
 def default_limit(network: Any, tokenizer: Any) -> int | None:
     """Longest input in tokens: the minimum of the tokenizer, the configuration and the positions."""
     configured = getattr(network.config, "max_position_embeddings", None)
@@ -220,13 +210,3 @@ def check_limit(network: nn.Module, length: int | None, least: int) -> int | Non
             f"max_seq_length={length} exceeds the {positions} positions of the model; pass at most {positions}"
         )
     return length
-
-
-def accepts(network: nn.Module, name: str) -> bool:
-    """Whether the forward of a network has an argument of this name."""
-    return name in inspect.signature(network.forward).parameters
-
-
-def without_cache(network: nn.Module) -> dict[str, Any]:
-    """Options of a forward that does not return keys and values for a next token."""
-    return {"use_cache": False} if accepts(network, "use_cache") else {}

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from sbert.backends import huggingface
 from sbert.backends.attention import attend
-from sbert.backends.network import accepts, position_table, without_cache
-from sbert.backends.padded import Backend
+from sbert.backends.network import position_table
+from sbert.backends.padded import Backend, accepts, without_cache
 from sbert.batch import TokenBatch
 
 # Name of this attention in transformers.
@@ -76,6 +76,12 @@ def adopt(network: Any) -> None:
     register()
     if network.config._attn_implementation == "sdpa" and _foreign(network) is None:
         network.set_attn_implementation(NAME)
+
+
+def leave(network: Any) -> None:
+    """Set the attention of a transformer that was given this one to that of torch."""
+    if network.config._attn_implementation == NAME:
+        network.set_attn_implementation("sdpa")
 
 
 def _foreign(network: Any) -> str | None:

@@ -2,17 +2,47 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any, ClassVar
+import inspect
+import os
+from collections.abc import Callable
+from contextlib import nullcontext
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from sbert.backends.network import position_limit, vocab_size, without_cache
+from sbert.backends.network import position_limit
 from sbert.batch import TokenBatch
+from sbert.inputs.arguments import check_choice
 
+Output = TypeVar("Output")
+Forward = Callable[[TokenBatch], Tensor]
 # Options of ``torch.compile``; None to run without it.
 Compiling = dict[str, Any] | None
+BACKENDS = ("auto", "plain")
+# What every warning about a backend ends with.
+REMEDY = "please report it; SBERT_BACKEND=plain runs the Hugging Face module alone"
+
+
+def choose_backend(name: str) -> str:
+    """``"auto"`` or ``"plain"``: that of the environment variable ``SBERT_BACKEND`` where the caller leaves it open.
+
+    Raises:
+        ValueError: If the caller or the variable asks for something else.
+
+    Example:
+        >>> choose_backend("plain")
+        'plain'
+    """
+    if name in ("onnx", "openvino"):
+        raise ValueError(f"backend={name!r} is not here; 'sbert export' writes models for other runtimes")
+    if name not in ("torch", BACKENDS[1]):  # sentence-transformers calls its default "torch".
+        check_choice("backend", name, BACKENDS)
+    variable = os.environ.get("SBERT_BACKEND", BACKENDS[0])
+    check_choice("SBERT_BACKEND", variable, BACKENDS)
+    return name if name == BACKENDS[1] else variable
 
 
 class Backend:
@@ -75,6 +105,43 @@ class Padded(Backend):
         return arguments
 
 
+@dataclass(eq=False)
+class Inference:
+    """One call of ``encode``, in which weights do not change: what was chosen for its first batch serves all.
+
+    Args:
+        dtype: Of the arithmetic; vectors come in the dtype of the weights.
+        compiling: Options of ``torch.compile``, if that is wanted.
+        copies: Whether copies of the weights may be made and kept for the next call.
+        shares_cores: Whether small batches leave cores to other processes, and so have fewer threads than others.
+    """
+
+    dtype: torch.dtype
+    compiling: Compiling = None
+    copies: bool = True
+    shares_cores: bool = True
+    forwards: dict[nn.Module, Forward] = field(default_factory=dict, init=False)
+
+    def run(self, call: Callable[[TokenBatch], Output], batch: TokenBatch) -> Output:
+        """``call(batch)``, in which transformers run for inference."""
+        token = inference.set(self)
+        try:
+            return call(batch)
+        finally:
+            inference.reset(token)
+
+
+inference: ContextVar[Inference | None] = ContextVar("sbert_inference", default=None)
+
+
+def plain(network: Any, batch: TokenBatch) -> Tensor:
+    """Vectors of all tokens by the Hugging Face module alone, under autocast if that is the dtype of the call."""
+    call = inference.get()
+    weights, kind = network.dtype, batch.values.device.type
+    with nullcontext() if call is None or call.dtype == weights else torch.autocast(kind, call.dtype):
+        return Padded(network).forward(batch).to(weights)
+
+
 def bucket(rows: int, longest: int, limit: int | None) -> tuple[int, int]:
     """Shape of a batch, rounded up for devices that compile for each shape: few shapes, little padding.
 
@@ -84,3 +151,22 @@ def bucket(rows: int, longest: int, limit: int | None) -> tuple[int, int]:
     """
     multiple = -(-longest // 32) * 32
     return 1 << (rows - 1).bit_length(), multiple if limit is None else max(longest, min(multiple, limit))
+
+
+def vocab_size(network: Any) -> int | None:
+    """Number of tokens in the embedding table of a network; None without a table."""
+    try:
+        table = network.get_input_embeddings()
+    except NotImplementedError:
+        return None
+    return table.num_embeddings if isinstance(table, nn.Embedding) else None
+
+
+def accepts(network: nn.Module, name: str) -> bool:
+    """Whether the forward of a network has an argument of this name."""
+    return name in inspect.signature(network.forward).parameters
+
+
+def without_cache(network: nn.Module) -> dict[str, Any]:
+    """Options of a forward that does not return keys and values for a next token."""
+    return {"use_cache": False} if accepts(network, "use_cache") else {}

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from sbert.backends.architectures import describe
-from sbert.backends.network import ALL_HOOKS, position_limit, vocab_size
-from sbert.backends.padded import Backend, Padded
+from sbert.backends.network import ALL_HOOKS, position_limit
+from sbert.backends.padded import REMEDY, Backend, Padded, vocab_size
 from sbert.batch import TokenBatch
 from sbert.storage.files import is_failure, one_line
 
@@ -70,7 +70,7 @@ def parity(
 def warn_slower(network: Any, reason: str) -> str:
     """Warn that a network runs by a plainer backend than it should, and return the reason."""
     name = type(network).__name__
-    warnings.warn(f"{name} runs by its plain, slower forward: {reason}; please report it", stacklevel=2)
+    warnings.warn(f"{name} runs by its plain, slower forward: {reason}; {REMEDY}", stacklevel=2)
     return reason
 
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import nullcontext
-from contextvars import ContextVar
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -17,15 +14,12 @@ from sbert.backends.half_precision import HalfPrecision
 from sbert.backends.minimal_bert import BertModel
 from sbert.backends.network import ModuleTree, Samples, has_hooks, state_of, tree
 from sbert.backends.packed import Packed
-from sbert.backends.padded import Backend, Compiling, Padded
+from sbert.backends.padded import Backend, Forward, Inference, Padded, inference
 from sbert.backends.parity import parity, warn_slower
 from sbert.backends.threads import with_available_threads
 from sbert.batch import TokenBatch
 from sbert.storage.files import is_failure, is_out_of_memory, one_line
 from sbert.storage.processes import Lock
-
-Output = TypeVar("Output")
-Forward = Callable[[TokenBatch], Tensor]
 
 # What runs the module itself, in order of preference; the first with a gradient or in training mode only. In a call of
 # ``encode`` no weight changes, so that ``_fastest`` may choose a backend that copies them.
@@ -74,13 +68,13 @@ def forward(network: Any, batch: TokenBatch) -> Tensor:
     Shape:
         Output: (tokens, dim), of the network's dtype or that of autocast.
     """
-    inference = _inference.get()
-    if inference is None or network.training or torch.is_grad_enabled():
+    call = inference.get()
+    if call is None or network.training or torch.is_grad_enabled():
         return select(network, batch.values.device).forward(batch)
-    run = inference.forwards.get(network)
+    run = call.forwards.get(network)
     if run is None:
-        run = inference.forwards[network] = _choose(network, inference, batch.values.device)
-    shares = inference.shares_cores and torch.get_num_threads() > 1
+        run = call.forwards[network] = _choose(network, call, batch.values.device)
+    shares = call.shares_cores and torch.get_num_threads() > 1
     return with_available_threads(run, batch) if shares else run(batch)
 
 
@@ -111,35 +105,6 @@ def padding_reason(network: Any) -> str | None:
     known = state_of(network, ModelState).refusals
     compared = (reason for (kind, _, _), reason in known.items() if kind is Packed and reason)
     return Packed.supports(network, network.device, network.dtype) or next(compared, None)
-
-
-@dataclass(eq=False)
-class Inference:
-    """One call of ``encode``, in which weights do not change: what was chosen for its first batch serves all.
-
-    Args:
-        dtype: Of the arithmetic; vectors come in the dtype of the weights.
-        compiling: Options of ``torch.compile``, if that is wanted.
-        copies: Whether copies of the weights may be made and kept for the next call.
-        shares_cores: Whether small batches leave cores to other processes, and so have fewer threads than others.
-    """
-
-    dtype: torch.dtype
-    compiling: Compiling = None
-    copies: bool = True
-    shares_cores: bool = True
-    forwards: dict[nn.Module, Forward] = field(default_factory=dict, init=False)
-
-    def run(self, call: Callable[[TokenBatch], Output], batch: TokenBatch) -> Output:
-        """``call(batch)``, in which transformers run for inference."""
-        token = _inference.set(self)
-        try:
-            return call(batch)
-        finally:
-            _inference.reset(token)
-
-
-_inference: ContextVar[Inference | None] = ContextVar("sbert_inference", default=None)
 
 
 def _choose(network: Any, inference: Inference, device: torch.device) -> Forward:

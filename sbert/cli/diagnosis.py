@@ -63,7 +63,9 @@ def diagnose(model: SentenceEncoder) -> dict[str, str]:
     }
     model.encode("a", prompt="")  # Backends are tried at their first use.
     for module in model:
-        if isinstance(module, Transformer):
+        if isinstance(module, Transformer) and module.backend == "plain":
+            facts["forward"] = "plain: the Hugging Face module alone; leave out backend= and SBERT_BACKEND to undo it"
+        elif isinstance(module, Transformer):
             facts["forward"], reasons = explain(module.materialize(), dtype)  # Materialized as for training.
             facts |= {f"no {name}": reason for name, reason in reasons.items()}
             facts |= _explain_attention(module, facts["forward"].startswith("fused"), dtype)
@@ -96,7 +98,10 @@ def _explain_attention(module: Transformer, fused: bool, dtype: torch.dtype) -> 
     if not has_kernel(dtype, device, dim):
         failure = kernel_failure(dtype, device, dim)
         because = "" if failure is None else f", as torch's kernel for any length {failure}"
-        facts["attention"] = f"without padding, one call of scaled_dot_product_attention per length{because}"
+        how = (
+            "padded, in one call" if module.network.device.type == "cuda" else "without padding, in one call per length"
+        )
+        facts["attention"] = f"{how} of scaled_dot_product_attention{because}"
     return facts
 
 

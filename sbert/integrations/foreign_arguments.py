@@ -65,7 +65,7 @@ def translate(
     """
     renamed: dict[str, Any] = {}
     for name, value in options.items():
-        if row := REFUSED.get(name):
+        if (row := REFUSED.get(name)) and name not in names:
             if value != (default := json.loads(row.how)):
                 raise ValueError(f"{label}() got {name}={value!r:.60}, where only {default!r} is supported; {row.here}")
             continue

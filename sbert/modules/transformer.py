@@ -12,7 +12,8 @@ from torch import nn
 from sbert import backends
 from sbert.backends import huggingface, minimal_bert, packed
 from sbert.backends.minimal_bert import BertModel, PlainTokenizer
-from sbert.backends.network import check_limit, default_limit, has_hooks, position_limit, vocab_size
+from sbert.backends.network import check_limit, default_limit, has_hooks, position_limit
+from sbert.backends.padded import vocab_size
 from sbert.batch import TokenBatch, TokenEmbeddings
 from sbert.inputs.arguments import known_arguments, warn
 from sbert.modules.tokenizer import FastTokenizer, SlowTokenizer, Tokenizing
@@ -44,6 +45,8 @@ class Transformer(Tokenizing, nn.Module):
         token: Access token for private models.
         cache_folder: Folder for downloads.
         local_files_only: Use only files that have been downloaded before.
+        backend: What runs it: ``"plain"`` for the Hugging Face module alone, with padding; ``"auto"`` for the fastest,
+            or what the environment variable ``SBERT_BACKEND`` says.
 
     Shape:
         Input: TokenBatch of (tokens,) ids. Output: TokenEmbeddings of (tokens, dim).
@@ -72,6 +75,7 @@ class Transformer(Tokenizing, nn.Module):
         token: str | bool | None = None,
         cache_folder: str | None = None,
         local_files_only: bool = False,
+        backend: str = "auto",
     ) -> None:
         super().__init__()
         if isinstance(model, (str, os.PathLike)):
@@ -86,10 +90,9 @@ class Transformer(Tokenizing, nn.Module):
         self.lower_case: bool = lower_case
         self._copy: tuple[tuple[Any, int], FastTokenizer | SlowTokenizer] | None = None
         self._limit = default_limit(model, tokenizer)
-        if not isinstance(model, BertModel):
-            packed.adopt(model)
         if max_seq_length is not None:
             self.max_seq_length = max_seq_length
+        self.backend = backend
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]
@@ -120,6 +123,19 @@ class Transformer(Tokenizing, nn.Module):
                     backends.carry_over(self.network, model)
                     self.auto_model = model
         return self.network
+
+    @property
+    def backend(self) -> str:
+        """``"auto"`` or ``"plain"``."""
+        return self._backend
+
+    @backend.setter
+    def backend(self, name: str) -> None:
+        self._backend = backends.choose_backend(name)
+        if self._backend == "plain":
+            packed.leave(self.materialize())
+        elif not isinstance(self.network, BertModel):
+            packed.adopt(self.network)
 
     @property
     def tokenizer(self) -> Any:
@@ -154,7 +170,7 @@ class Transformer(Tokenizing, nn.Module):
     @property
     def padding_reason(self) -> str | None:
         """Why batches are padded; None if they are not. The first batch may add a reason."""
-        return backends.padding_reason(self.network)
+        return "backend='plain'" if self._backend == "plain" else backends.padding_reason(self.network)
 
     @property
     def max_seq_length(self) -> int | None:
@@ -190,6 +206,8 @@ class Transformer(Tokenizing, nn.Module):
         network: Any = self._modules["auto_model"]
         if len(batch.values) == 0:
             return batch.embeddings(torch.zeros(0, self.dim, dtype=network.dtype, device=batch.values.device))
+        if self._backend == "plain":
+            return batch.embeddings(backends.plain(network, batch))
         learns = self.training or torch.is_grad_enabled()
         if isinstance(network, BertModel) and (learns or has_hooks(network)):
             network = self.materialize()

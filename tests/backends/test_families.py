@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -11,7 +14,7 @@ import pytest
 import torch
 from tokenizers import Tokenizer
 
-from sbert import SentenceEncoder
+from sbert import SentenceEncoder, Transformer, backends
 from tests import small
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:transformers")
@@ -142,6 +145,39 @@ def difference(first: Any, second: Any) -> float:
     # Vectors that were all alike would agree whatever the code does.
     assert np.abs(vectors[0][0] - vectors[0][1]).max() > 1e-2
     return float(np.abs(vectors[0] - vectors[1]).max())
+
+
+# What a model with backend="plain" enters of ``backends``: the call itself, and what lists and reads the modules.
+PLAIN = {"padded.py", "network.py", "huggingface.py"}
+
+
+@pytest.mark.slow  # Importing sentence-transformers takes seconds, and it is what is compared with.
+@pytest.mark.parametrize("family", FAMILIES)
+def test_plain(family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The vectors of sentence-transformers by the Hugging Face module, and nothing else of ``backends`` is entered."""
+    folder, entered, texts = build(family, tmp_path / "given"), set(), small.TEXTS
+    expected = theirs(folder).encode(texts)
+    with monkeypatch.context() as environment:
+        environment.setenv("SBERT_BACKEND", "plain")
+        model = ours(folder)
+    assert [module.backend for module in model if isinstance(module, Transformer)] == ["plain"]
+
+    def trace(frame: FrameType, *_: object) -> None:
+        path = Path(frame.f_code.co_filename)
+        if path.parent == Path(backends.__file__).parent:
+            entered.add(path.name)
+
+    threading.setprofile(trace)
+    sys.setprofile(trace)
+    try:
+        vectors = model.encode(texts, on_truncate="ignore")
+    finally:
+        threading.setprofile(None)
+        sys.setprofile(None)
+    assert np.abs(vectors - expected).max() <= 1e-6
+    assert entered <= PLAIN
+    model.train()(model.tokenize(["a boat"])).sum().backward()
+    assert any(weight.grad is not None for weight in model.parameters())
 
 
 def compare_directions(folder: Path, parent: Path) -> tuple[float, float, float, float]:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from sbert.backends import huggingface
-from sbert.backends.network import accepts, without_cache
+from sbert.backends.padded import accepts, without_cache
 from sbert.modules import Dense, Dropout, LayerNorm, Normalize, Pooling, Transformer
 from sbert.saving.format import POOLING_KEYS
 
