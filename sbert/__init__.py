@@ -51,7 +51,7 @@ settings, and not on the other texts of the call. The options of ``encode``:
 | ``ranges=`` of ``precision="int8"`` | one byte per dimension; ``sbert.search.calibrate`` computes the ranges |
 | ``on_truncate="error"`` | refuse sentences that are too long; the default warns once, with their number |
 | ``out="vectors.npy"`` | write to a file while reading, and go on after an interruption (``sbert.vector_files``) |
-| ``resume=False`` | with ``out=``: start anew |
+| ``overwrite=True`` | with ``out=``: start anew, and replace a file of other texts or of another model |
 | ``shard=(3, 16)`` | with ``out=``: the fourth of 16 parts, for as many machines |
 | ``device=["cuda:0", "cuda:1"]`` | share the work between devices |
 | ``pool=``, ``chunk_size=`` | share it between the workers of ``model.pool(devices)``, in windows of that size |

@@ -237,7 +237,7 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
         chunk_size: int | None = None,
         deterministic: bool = False,
         out: str | os.PathLike[str] | None = None,
-        resume: bool = True,
+        overwrite: bool = False,
         shard: tuple[int, int] | None = None,
     ) -> Encoded:
         """Encode sentences to vectors, in the order of the sentences.
@@ -285,8 +285,9 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
                 .npy file; a .parquet file, with the columns to keep of a ``sbert.data.Texts``; or a folder (a path that
                 ends in /) for .npy files of 2^20 rows. The result is a read-only memory map of the .npy file, else a
                 ``sbert.vector_files.VectorFiles``, which ``np.asarray`` reads.
-            resume: With ``out``, whether a call that was interrupted goes on where it was, as the manifest beside the
-                output says. The sentences are read once more from the first, to compare them. False to start anew.
+            overwrite: With ``out``, whether to start anew, whatever is there. By default, a call that was interrupted
+                goes on where it was, as the manifest beside the output says, a finished one changes nothing (the
+                sentences are read once more, to compare them), and an output of anything else is an error.
             shard: With ``out``, which part of the sentences to encode, (i, n) from (0, n) to (n - 1, n), to a file of
                 its own, such as vectors-00003-of-00016.npy; one that is finished is kept. See
                 ``sbert.vector_files.merge``.
@@ -299,8 +300,8 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
                 message names its columns).
             OSError: If the disk is full; the message says how to go on.
             RuntimeError: If another process is writing the same output.
-            ValueError: If an argument is invalid, a vector is not finite, or a sentence is too long and
-                ``on_truncate="error"``. The message names the row.
+            ValueError: If an argument is invalid, a vector is not finite, a sentence is too long and
+                ``on_truncate="error"`` (the message names the row), or ``out`` exists and is of another call.
 
         Example:
             >>> model.encode("One sentence.").shape
@@ -336,7 +337,7 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
             if out is not None:
                 from sbert.vector_files.write import write
 
-                return cast("Encoded", write(job, sentences, out, resume, shard, show_progress_bar))
+                return cast("Encoded", write(job, sentences, out, overwrite, shard, show_progress_bar))
             if columns := getattr(sentences, "keep", ()):
                 warn(f"keep={columns} has no effect without out=; pass out= with a .parquet file")
             texts: list[Any] = [sentences] if single else list(rows_of(sentences))

@@ -3,9 +3,9 @@
 ```bash
 sbert encode texts.txt -o vectors.npy
 sbert encode corpus/ --column text --keep id -o vectors.parquet
-sbert encode corpus/ --column text --shard 3/16 -o vectors.npy
-sbert encode --status -o vectors.npy
-sbert merge vectors.npy
+sbert encode corpus/ --column text --shard 3/16 -o corpus.npy
+sbert encode --status -o corpus.npy
+sbert merge corpus.npy
 sbert similarity all-MiniLM-L6-v2 "The cat sleeps." "A kitten is napping."
 sbert search texts.txt "Who sleeps?" --top-k 5
 sbert pairs texts.txt --threshold 0.9 --json
@@ -38,12 +38,14 @@ file under the name of the output.
 ## Large inputs, machines that fail, several machines
 
 ``sbert encode`` writes vectors while it reads texts, so both may be larger than memory. What is done stays beside the
-output: run a command again that was interrupted or killed, and it goes on; the file is the same to the last byte.
+output: run a command again that was interrupted or killed, and it goes on; the file is the same to the last byte. A
+command that is finished changes nothing when it is run again, and over a file of other texts or of another model it is
+an error: ``--overwrite`` starts anew and replaces it.
 ``--devices cuda:0,cuda:1`` shares the work in one machine. ``--shard 3/16`` encodes one of 16 parts, numbered from 0,
 and needs no other program than one that starts the jobs: ``xargs -P``, Slurm arrays, indexed jobs of Kubernetes
 (``sbert encode --help`` has a line for each). A shard that is finished is skipped, so all jobs may be started again.
-``sbert encode --status -o vectors.npy`` says what is missing, and ``sbert merge vectors.npy`` joins the shards after
-it has checked that they belong together. ``--ray`` encodes Parquet files on a Ray cluster.
+``sbert encode --status -o corpus.npy`` says what is missing, and ``sbert merge corpus.npy`` joins the shards after it
+has checked that they belong together. ``--ray`` encodes Parquet files on a Ray cluster.
 
 ## What the commands remember
 

@@ -25,9 +25,9 @@ One shard per job, numbered from 0, on one machine or many; a finished shard is 
 """
 # The arguments of ``encode`` in all processes; options that have a meaning only with --ray, or none with it.
 _OPTIONS = "prompt prompt_name batch_size batch_tokens normalize_embeddings truncate_dim precision".split()
-_OPTIONS += ["on_truncate", "deterministic"]
+_OPTIONS += ["on_truncate", "deterministic", "overwrite"]
 _RAY = ("actors", "gpus_per_actor", "cpus_per_actor")
-_NOT_RAY = ("shard", "no_resume", "devices", "format")
+_NOT_RAY = ("shard", "devices", "format")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,8 +56,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--precision", default="float32", metavar="NAME", help="float32, float16, binary or ubinary")
     add("--on-truncate", default="warn", metavar="ACTION", help="warn, ignore or error, for texts that are truncated")
     add("--deterministic", action="store_true", help="the same vector to the last bit, whatever the batch and process")
-    add = parser.add_argument_group("large inputs").add_argument
-    add("--no-resume", action="store_true", help="start anew after an interruption")
+    group = parser.add_argument_group("large inputs")
+    add_options(group, "--overwrite")
+    add = group.add_argument
     add("--status", action="store_true", help="print how much of OUTPUT is finished; exit with 1 unless all is")
     add("--shard", type=_shard, metavar="I/N", help="encode part I of N, from 0/N to N-1/N")
     add("--ray", action="store_true", help="Parquet files to a folder of Parquet files, with Ray Data")
@@ -99,16 +100,14 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         (_with_ray if arguments.ray else _encode)(arguments, inputs, options)
         return 0
-    except ValueError as error:
-        raise ValueError(str(error).replace("resume=False", "--no-resume")) from error
     except KeyboardInterrupt:
-        without = ", without --no-resume" if arguments.no_resume else ""
+        without = ", without --overwrite" if arguments.overwrite else ""
         raise KeyboardInterrupt(f"to go on, run the same command again{without}") from None
 
 
 def _encode(arguments: argparse.Namespace, inputs: list[str], options: dict[str, Any]) -> None:
     texts = Texts(inputs, arguments.column, format=arguments.format, keep=arguments.keep)
-    options |= {"out": arguments.output, "resume": not arguments.no_resume, "shard": arguments.shard}
+    options |= {"out": arguments.output, "shard": arguments.shard}
     vectors = load(arguments).encode(texts, show_progress_bar=progress(arguments), **options)
     if not len(vectors) and arguments.shard is None:
         warnings.warn(f"{inputs[0]} contains no texts, so {arguments.output} contains no vectors", stacklevel=2)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from types import ModuleType
 from typing import NoReturn
@@ -40,7 +41,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         warnings.simplefilter("default")
         for meant_for_programmers in (DeprecationWarning, PendingDeprecationWarning, ResourceWarning, ImportWarning):
             warnings.simplefilter("ignore", meant_for_programmers)
-        warnings.showwarning = _show_warning
+        arguments = argparse.Namespace(options={})
+        warnings.showwarning = lambda message, *_, **__: _say("warning", message, arguments.options)
         try:
             try:
                 arguments = _parse(sys.argv[1:] if argv is None else argv)
@@ -54,16 +56,18 @@ def main(argv: Sequence[str] | None = None) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
         except _FAILURES as error:
-            print(f"sbert: error: {_one_line(error) or type(error).__name__}", file=sys.stderr)
+            _say("error", str(error).strip() or type(error).__name__, arguments.options)
             return 2
 
 
-def _one_line(message: object) -> str:
-    return " ".join(str(message).split())
-
-
-def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    print(f"sbert: warning: {_one_line(message)}", file=sys.stderr)
+def _say(kind: str, message: object, options: Mapping[str, str]) -> None:
+    """Print an error or a warning in one line, with the arguments of Python as options: ``top_k=0`` is --top-k 0."""
+    line = re.sub(r"\bshard=\((\w+), (\w+)\)", r"--shard \1/\2", " ".join(str(message).split()))
+    for name, option in options.items():
+        line = re.sub(rf"pass {name}=None\b", f"leave {option} out", line)
+        line = re.sub(rf"\b{name}=(?:True\b|(?=[\s;,.)]|$))", option, line)
+        line = re.sub(rf"\b{name}=", f"{option} ", line)
+    print(f"sbert: {kind}: {line}", file=sys.stderr)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -76,8 +80,9 @@ class _Parser(argparse.ArgumentParser):
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
     if argv and argv[0] in _COMMANDS:
         parser, command = _new_parser(argv[0])
-        parser.set_defaults(run=command.run)
         command.add_arguments(parser)
+        options = {action.dest: action.option_strings[-1] for action in parser._actions if action.option_strings}
+        parser.set_defaults(run=command.run, options={**options, "out": options.get("output", "")})
         return parser.parse_intermixed_args(argv[1:])  # This way, arguments may stand anywhere among options.
     parser = _Parser(prog="sbert", description="Sentence embeddings.", formatter_class=argparse.RawTextHelpFormatter)
     about = {name: _new_parser(name)[0].description for name in _COMMANDS}

@@ -10,7 +10,7 @@ from sbert.cli.options import add_options
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``sbert merge``."""
     parser.add_argument("output", metavar="OUTPUT", help="the -o of the shards, which are kept")
-    add_options(parser, "--quiet")
+    add_options(parser, "--overwrite", "--quiet")
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -19,11 +19,11 @@ def run(arguments: argparse.Namespace) -> None:
     Raises:
         FileNotFoundError: If there are no shards, or some are missing.
         OSError: If the disk is full.
-        ValueError: If a shard is damaged, or they do not belong together.
+        ValueError: If a shard is damaged, they do not belong together, or the output is of other texts.
     """
     from sbert.vector_files import merge, status
 
-    written = merge(arguments.output)
+    written = merge(arguments.output, arguments.overwrite)
     if not arguments.quiet:
         rows = sum(part.rows for part in status(arguments.output) if part.path != written)
         print(f"{arguments.output}: {rows} vectors")

@@ -81,6 +81,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--column": {"metavar": "NAME", "help": "column or key of the texts"},
     "--format": {"choices": FORMATS, "metavar": "NAME", "help": f"{', '.join(FORMATS)} (default: by the extension)"},
     "--json": {"action": "store_true", "help": "print JSON, for programs"},
+    "--overwrite": {"action": "store_true", "help": "start anew, and replace what is there"},
     "--output": {"type": new_file, "metavar": "FILE", "help": "write to this file instead of standard output"},
     "--quiet": {"action": "store_true", "help": "no progress bar and no summary"},
 }

@@ -141,11 +141,10 @@ def _encode_documents(model: Any, texts: list[str], path: Path | None, **options
     """
     from sbert.storage.files import one_line
 
-    for resume in (True, False) if path else ():
+    for overwrite in (False, True) if path else ():
         try:
             path.parent.mkdir(parents=True, exist_ok=True)  # type: ignore[union-attr]
-            # A shard has a manifest that stays.
-            return model.encode_document(texts, out=path, shard=(0, 1), resume=resume, **options)
+            return model.encode_document(texts, out=path, overwrite=overwrite, **options)
         except ValueError:  # It is of other texts or of another model, or damaged.
             continue
         except (OSError, RuntimeError) as error:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 # What belongs to a call of its own, or is not of vectors in memory.
-_REFUSED = {"chunk_size", "device", "out", "pool", "resume", "shard", "show_progress_bar"}
+_REFUSED = {"chunk_size", "device", "out", "overwrite", "pool", "shard", "show_progress_bar"}
 # Recent requests, and batches, that metrics are of.
 _WINDOW = 2048
 # Parts of a batch that requests take in turn: so many large ones share each batch.

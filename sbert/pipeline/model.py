@@ -41,7 +41,7 @@ def choose_prompt(model: Any, name: str | None = None, text: str | None = None) 
         'query: '
     """
     if name is not None and text is not None:
-        raise ValueError("prompt_name and prompt both set the prompt; pass one of them")
+        raise ValueError("prompt_name= and prompt= both set the prompt; pass one of them")
     if text is not None:
         if not isinstance(text, str):
             raise TypeError(f"prompt is of type {type(text).__name__}; pass a str")

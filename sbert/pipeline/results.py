@@ -56,7 +56,7 @@ class EncodeOptions(Options, total=False):
     normalize_embeddings: bool
     truncate_dim: int | None
     out: str | os.PathLike[str] | None
-    resume: bool
+    overwrite: bool
     shard: tuple[int, int] | None
 
 

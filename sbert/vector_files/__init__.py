@@ -13,16 +13,17 @@ data sets of ``datasets``, one text after another. ``out=`` writes each window o
 >>> texts = Texts(f"{folder}/*.csv", column="text")
 >>> vectors = model.encode(texts, out=f"{folder}/vectors.npy")  # a memory map
 >>> vectors.shape, sorted(os.listdir(folder))
-((2, 384), ['corpus.csv', 'vectors.npy'])
+((2, 384), ['corpus.csv', 'vectors.npy', 'vectors.npy.manifest'])
 
 - A name that ends in ``.parquet`` makes a Parquet file, with the columns of ``Texts(..., keep=["id"])``; the name of a
   folder, ``.npy`` files in it.
 - Until the end, the data is in ``vectors.npy.partial``, with a manifest beside it. After a kill, a full disk or Ctrl-C,
   **the same call goes on** where it was, and the file is the same to the last byte (with another number of threads or
   devices, but for rounding). At most about five seconds of work are done twice, however slow the model is: batches of a
-  part that takes longer are in ``vectors.npy.window``. With another model, other settings or another input, it is an
-  error that names the difference; ``resume=False`` starts anew.
-- A call whose file is finished writes it again; files of a folder and shards, whose manifest stays, are kept.
+  part that takes longer are in ``vectors.npy.window``.
+- The manifest stays, so the same call again keeps a file that is finished. With another model, other settings or
+  another input, or over a file without a manifest, it is an error that names the difference; ``overwrite=True`` starts
+  anew and replaces what is there. What you delete is made again.
 - A Parquet file needs the space twice, because its parts are joined at the end; so does merging shards.
 - ``precision="float16"``, ``"int8"`` or ``"ubinary"`` makes the file 2, 4 or 32 times smaller (``sbert.search``).
 - On the command line: ``sbert encode all-MiniLM-L6-v2 corpus/ --column text --keep id -o vectors.parquet``.

@@ -25,7 +25,7 @@ from sbert.storage.folders import try_lock
 from sbert.vector_files.reader import Shard
 
 FORMAT = "vectors of sbert, version 2"
-REMEDY = "to start anew, pass resume=False, or delete the manifest and the partial file"
+REMEDY = "pass overwrite=True to start anew"
 
 Header = dict[str, Any]
 
@@ -125,13 +125,15 @@ class Manifest:
             self._check, self._end = check, self._end + len(line)
 
     def begin(self, header: Header) -> None:
-        """Write the first line, or compare it with that of the call before.
+        """Write the first line, or compare it with that of the call before. An output that was deleted is made again.
 
         Raises:
             ValueError: If it was another model, or other settings.
         """
+        if self.ending and not (self.output.exists() or self.partial.exists()):
+            self.header, self.parts, self.ending, self._check, self._end = {}, [], None, 0, 0
         if self.header:
-            check_header(self.path, self.header, header)
+            check_header(self.output, self.header, header)
         elif self.partial.exists() and self.partial.stat().st_size:
             raise UnreadableError(self.partial, "has no manifest", REMEDY)
         else:
@@ -178,7 +180,7 @@ class Manifest:
 
     def damaged_output(self) -> UnreadableError:
         """The error that the output is not the file that was finished."""
-        remedy = f"delete it and {self.path.name}, and make the call again that wrote them"
+        remedy = "delete it, and make the call again that wrote it"
         return UnreadableError(self.output, "is missing or damaged: it is not what was written", remedy)
 
     def is_finished(self) -> bool:
@@ -186,11 +188,11 @@ class Manifest:
         end, path = self.ending, self.output
         return bool(end and path.is_file() and path.stat().st_size == end.size and checksum(path) == end.crc32)
 
-    def clean(self, keep: bool) -> None:
-        """Delete the files of what was not finished and, unless it is to be kept, the manifest."""
+    def clean(self) -> None:
+        """Delete what is not needed any more: the files of what is finished, or the manifest of nothing."""
         self._file.close()  # Windows deletes no open file.
         others = [self.window, self.partial] if self.header else []  # Without a header, they belong to another call.
-        for path in others if keep else [*others, self.path]:
+        for path in others if self.ending else [*others, self.path]:
             path.unlink(missing_ok=True)
 
 
@@ -206,15 +208,15 @@ def read_manifest(output: Path) -> Manifest:
 
 
 @contextmanager
-def open_manifest(output: Path, resume: bool) -> Iterator[Manifest]:
-    """The manifest of an output, which no other process may write meanwhile; without ``resume``, a new one.
+def open_manifest(output: Path, overwrite: bool) -> Iterator[Manifest]:
+    """The manifest of an output, which no other process may write meanwhile; with ``overwrite``, a new one.
 
     It is deleted if nothing was stored.
 
     Raises:
         OSError: If the disk is full.
         RuntimeError: If another process or thread writes this output.
-        ValueError: If the manifest is damaged.
+        ValueError: If the manifest is damaged, or if there is none and the output exists.
     """
     name = beside(output, "manifest")
     remedy = "what was encoded is kept: free some space and make the same call again, which goes on from there"
@@ -222,17 +224,19 @@ def open_manifest(output: Path, resume: bool) -> Iterator[Manifest]:
         if held is False:
             raise RuntimeError(f"{output} is being written by another process; wait until it ends, or write elsewhere")
         with name.open("r+b") as file:
-            if not resume:
+            if overwrite:
                 for ending in ("window", "partial"):
                     beside(output, ending).unlink(missing_ok=True)
                 file.truncate(0)
             manifest = Manifest(output, file)
             try:
+                if not (overwrite or manifest.header) and output.exists():
+                    raise ValueError(f"{output} has no manifest, and may be yours; move it, or {REMEDY}")
                 yield manifest
             finally:
                 stored = manifest.parts or manifest.ending or (manifest.header and manifest.window.exists())
                 if not (file.closed or stored):
-                    manifest.clean(keep=False)
+                    manifest.clean()
 
 
 @contextmanager

@@ -9,14 +9,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from sbert.storage.files import UnreadableError, one_line
+from sbert.storage.files import UnreadableError, checksum, one_line
 from sbert.storage.folders import try_lock
 from sbert.vector_files.formats import FORMATS, VectorFiles
 from sbert.vector_files.manifest import (
+    REMEDY,
+    Ending,
+    Manifest,
+    PartEntry,
     beside,
     check_header,
     explain_disk_full,
     file_of,
+    open_manifest,
     output_of,
     read_manifest,
     shard_of,
@@ -94,9 +99,10 @@ def _status_of(path: Path, in_one: bool = False) -> FileStatus:
                 if path.stat().st_size != end.size:
                     raise UnreadableError(path, "is damaged: it has another size than was written", "delete it")
                 return FileStatus(path, "done", manifest.rows, last=end.last)
-            with try_lock(manifest.path) as held:
-                rate = manifest.rows / max(1e-9, sum(part.seconds for part in manifest.parts))
-                return FileStatus(path, "running" if held is False else "stopped", manifest.rows, rate)
+            if not end or manifest.partial.exists():  # Else it was deleted.
+                with try_lock(manifest.path) as held:
+                    rate = manifest.rows / max(1e-9, sum(part.seconds for part in manifest.parts))
+                    return FileStatus(path, "running" if held is False else "stopped", manifest.rows, rate)
         if in_one and path.exists():
             return FileStatus(path, "done", len(VectorFiles([path])))
         return FileStatus(path, "missing")
@@ -104,11 +110,13 @@ def _status_of(path: Path, in_one: bool = False) -> FileStatus:
         return FileStatus(path, "damaged", note=one_line(error))
 
 
-def merge(path: str | os.PathLike[str]) -> Path:
+def merge(path: str | os.PathLike[str], overwrite: bool = False) -> Path:
     """Join the shards of ``encode(out=path, shard=...)`` to the file ``path``, with the rows in the order of the texts.
 
     Args:
         path: What was passed as ``out=``, a .npy or .parquet file; for a folder, the folder.
+        overwrite: Whether to join them again, whatever is there; else a file that is finished is kept, and any other
+            one is an error.
 
     Returns:
         The file that was written. The shards are kept.
@@ -116,7 +124,7 @@ def merge(path: str | os.PathLike[str]) -> Path:
     Raises:
         FileNotFoundError: If there are no shards, or some are missing; the message names them.
         OSError: If the disk is full.
-        ValueError: If a shard is damaged, or belongs to another model, other settings or other texts.
+        ValueError: If a shard, or the file that is there, is damaged, or of another model, other settings or texts.
 
     Example:
         >>> import tempfile
@@ -129,16 +137,28 @@ def merge(path: str | os.PathLike[str]) -> Path:
     whole, _ = output_of(path)
     number = _number_of_shards(whole)
     if number is None:
-        raise FileNotFoundError(f"there are no shards of {whole}; make them with shard=(0, n) to (n - 1, n)")
+        raise FileNotFoundError(f"there are no shards of {whole}; make them with shard=(i, n), i from 0 to n - 1")
     shards = [shard_of(whole, (index, number)) for index in range(number)]
-    stripe = _check(shards)
-    with explain_disk_full(whole, "the shards are kept: free as much space as they take, and merge again"):
-        FORMATS[whole.suffix].join(shards, whole, stripe)
+    first, end = _check(shards)
+    remedy = "the shards are kept: free as much space as they take, and merge again"
+    with explain_disk_full(whole, remedy), open_manifest(whole, overwrite) as manifest:
+        manifest.begin({**first.header, "shard": [0, 1]})
+        old = manifest.ending
+        if manifest.parts and (old is None or (old.read, old.input) != (end.read, end.input)):
+            raise UnreadableError(whole, "is not of the texts of these shards", f"move it, or {REMEDY}")
+        if old and not manifest.is_finished():
+            raise manifest.damaged_output()
+        if not old:
+            FORMATS[whole.suffix].join(shards, whole, first.header["stripe"])
+            size, check = whole.stat().st_size, checksum(whole)
+            manifest.add(PartEntry(len(VectorFiles(shards)), size, check, end.read, end.input, 0, 0.0))
+            manifest.finish(Ending(end.read, end.input, size, check, last=True))
+        manifest.clean()
     return whole
 
 
-def _check(shards: list[Path]) -> int:
-    """Raise an error unless all shards are finished and belong together; return the number of rows of a stripe."""
+def _check(shards: list[Path]) -> tuple[Manifest, Ending]:
+    """Raise an error unless all shards are finished and belong together; return the manifest of the first."""
     manifests = [read_manifest(shard) for shard in shards if shard.exists() and beside(shard, "manifest").exists()]
     done = {manifest.output: (manifest, manifest.ending) for manifest in manifests if manifest.ending}
     missing = [shard.name for shard in shards if shard not in done]
@@ -159,4 +179,4 @@ def _check(shards: list[Path]) -> int:
             raise UnreadableError(manifest.output, reason, "encode it again")
         if not manifest.is_finished():
             raise manifest.damaged_output()
-    return stripe
+    return first, end

@@ -67,7 +67,7 @@ def write(
     job: Any,
     sentences: Any,
     out: str | os.PathLike[str],
-    resume: bool = True,
+    overwrite: bool = False,
     shard: Shard | None = None,
     show: bool | None = None,
 ) -> Codes | VectorFiles:
@@ -77,7 +77,8 @@ def write(
         job: The ``Encoding`` of the call.
         sentences: As in ``encode``; with columns to keep, a ``Texts``.
         out: A .npy or .parquet file; or a folder: one that exists, or a path that ends in a separator.
-        resume: Whether a call that was interrupted goes on, and files that are finished are kept.
+        overwrite: Whether to start anew, whatever is there; else a call that was interrupted goes on, files that are
+            finished are kept, and other files are an error.
         shard: Which part of the sentences is encoded, (i, n).
         show: Whether to show a progress bar.
 
@@ -85,8 +86,8 @@ def write(
         FileNotFoundError: If the folder of the file does not exist.
         OSError: If the disk is full; the message says how to go on.
         RuntimeError: If another process is writing this output.
-        ValueError: If an argument is invalid; if the call before had another model, other settings or another input;
-            or if what it left is damaged.
+        ValueError: If an argument is invalid; if the output is of another model, other settings or another input, or
+            no manifest says of what; or if what the call before left is damaged.
     """
     part = check_shard(shard)
     path, in_files = _target(out, shard)
@@ -104,24 +105,24 @@ def write(
         if shard is not None:
             report.what = f"{report.what} of shard {part[0]}/{part[1]}"
         if in_files:
-            return _write_files(partial(_File, job, form), path, reader, header, report, resume)
-        _File(job, form, path, report).write(reader, None, header, resume, keep_manifest=shard is not None)
+            return _write_files(partial(_File, job, form), path, reader, header, report, overwrite)
+        _File(job, form, path, report).write(reader, None, header, overwrite)
     files = VectorFiles([path])
     return files if kind.has_columns else cast("Codes", next(files.parts()))
 
 
-def _write_files(make: Any, path: Path, reader: Reader, header: Header, report: Report, resume: bool) -> VectorFiles:
-    """Write files of ``_FILE_ROWS`` rows to the folder of ``path``; without ``resume``, delete older ones first."""
-    for old in [] if resume else reversed(files_of(path)):  # The last one first: a killed call leaves no hole.
-        with open_manifest(old, resume=False):
+def _write_files(make: Any, path: Path, reader: Reader, header: Header, report: Report, overwrite: bool) -> VectorFiles:
+    """Write files of ``_FILE_ROWS`` rows to the folder of ``path``; with ``overwrite``, delete older ones first."""
+    for old in reversed(files_of(path)) if overwrite else []:  # The last one first: a killed call leaves no hole.
+        with open_manifest(old, overwrite=True):
             old.unlink(missing_ok=True)
     for number in count():
-        make(file_of(path, number), report).write(reader, _FILE_ROWS, {**header, "file": number}, resume)
+        make(file_of(path, number), report).write(reader, _FILE_ROWS, {**header, "file": number}, overwrite)
         if reader.ended:
             break
     files = [file_of(path, each) for each in range(number + 1)]
     for later in set(files_of(path)) - set(files):
-        raise ValueError(f"{later} is of an input with more rows than this one; delete it, or pass resume=False")
+        raise ValueError(f"{later} is of an input with more rows than this one; delete it, or {REMEDY}")
     return VectorFiles(files)
 
 
@@ -166,11 +167,9 @@ class _File:
     def __init__(self, job: Any, form: Format, path: Path, report: Report) -> None:
         self.job, self.form, self.path, self.report = job, form, path, report
 
-    def write(self, reader: Reader, most: int | None, header: Header, resume: bool, keep_manifest: bool = True) -> None:
+    def write(self, reader: Reader, most: int | None, header: Header, overwrite: bool) -> None:
         """Encode the windows of a reader, up to ``most`` rows, and write the file."""
-        with open_manifest(self.path, resume) as manifest:
-            if keep_manifest and resume and not manifest.header and self.path.exists():
-                raise ValueError(f"{self.path} has no manifest, and may be yours; move it, or pass resume=False")
+        with open_manifest(self.path, overwrite) as manifest:
             manifest.begin(header)
             if manifest.is_finished():
                 self._skip(manifest, reader, most)
@@ -180,7 +179,7 @@ class _File:
                 with self.form.complete(manifest) as file:
                     size = file.stat().st_size
                     manifest.finish(Ending(reader.read, reader.input, size, checksum(file), reader.ended))
-            manifest.clean(keep_manifest)
+            manifest.clean()
 
     def _skip(self, manifest: Manifest, reader: Reader, most: int | None) -> None:
         """Check that a finished file is that of these texts."""
@@ -188,7 +187,7 @@ class _File:
             self.report.skip(len(window.texts))
         end = manifest.ending
         if end and (end.read, end.input, end.last) != (reader.read, reader.input, reader.ended):
-            raise ValueError(f"{self.path} was written from other texts; pass resume=False, or delete it")
+            raise ValueError(f"{self.path} was written from other texts; write elsewhere, or {REMEDY}")
 
     def _encode(self, manifest: Manifest, reader: Reader, most: int | None) -> None:
         """Store the windows that are not yet on the disk, behind those that are."""

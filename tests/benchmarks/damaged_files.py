@@ -100,24 +100,29 @@ class Scene(NamedTuple):
             self.encode(model, folder, shard, after)
 
     def encode(
-        self, model: SentenceEncoder, folder: Path, shard: tuple[int, int] | None, after: int = 0, resume: bool = True
+        self,
+        model: SentenceEncoder,
+        folder: Path,
+        shard: tuple[int, int] | None,
+        after: int = 0,
+        overwrite: bool = False,
     ) -> None:
         texts = Stopped(self.texts, after) if after else self.texts
         try:
-            model.encode(texts, out=f"{folder}/{self.out}", shard=shard, resume=resume, show_progress_bar=False)
+            model.encode(texts, out=f"{folder}/{self.out}", shard=shard, overwrite=overwrite, show_progress_bar=False)
         except KeyboardInterrupt:
             assert after, "nobody pressed Ctrl-C"
 
-    def go_on(self, model: SentenceEncoder, folder: Path, resume: bool = True) -> None:
+    def go_on(self, model: SentenceEncoder, folder: Path, overwrite: bool = False) -> None:
         if self.after == "status":
             for part in shards.status(folder / self.out):
                 assert part.state in ("done", "running", "stopped", "missing", "damaged"), part
             return
-        if self.after == "encode" or not resume:
+        if self.after == "encode" or overwrite:
             for shard in self.before:
-                self.encode(model, folder, shard, resume=resume)
+                self.encode(model, folder, shard, overwrite=overwrite)
         if self.after == "merge":
-            shards.merge(folder / self.out)
+            shards.merge(folder / self.out, overwrite)
 
 
 SCENES = [
@@ -211,7 +216,7 @@ def lost(before: dict[str, bytes], after: dict[str, bytes], expected: dict[str, 
 
 
 def after_remedy(model: SentenceEncoder, prepared: Prepared, folder: Path, done: str) -> tuple[str, str]:
-    """Start anew, as the messages say: with resume=False, and without what is no file."""
+    """Start anew, as the messages say: with overwrite=True, and without what is no file."""
     if prepared.scene.after == "status":
         return "refused", done
     for path in sorted(folder.rglob("*"), reverse=True):
@@ -220,7 +225,7 @@ def after_remedy(model: SentenceEncoder, prepared: Prepared, folder: Path, done:
         elif path.is_dir() and path.name == "within":
             shutil.rmtree(path.parent)
     try:
-        prepared.scene.go_on(model, folder, resume=False)
+        prepared.scene.go_on(model, folder, overwrite=True)
     except Exception:
         return "NO REMEDY", f"{done}: {traceback.format_exc()}"
     wrong = wrong_files(folder, prepared.expected)

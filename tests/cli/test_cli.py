@@ -127,10 +127,22 @@ def test_info_for_programs(folder: Path, model: SentenceEncoder, run: Run) -> No
         ("encode MODEL none.txt -o v.npy", "none.txt does not exist; name a file"),
         ("encode MODEL texts.txt -o v.npy --column body", "is plain text and has no column 'body'"),
         ("encode MODEL latin.txt -o v.npy", "latin.txt, line 2: not UTF-8"),
-        ("encode MODEL long.txt -o v.npy --on-truncate error", "sentences[1] has more than max_seq_length=64"),
-        ("encode MODEL texts.txt -o v.npy --dtype float3", "dtype='float3' is unknown"),
+        (
+            "encode MODEL long.txt -o v.npy --overwrite --on-truncate error",
+            "sentences[1] has more than max_seq_length=64",
+        ),
+        ("encode MODEL texts.txt -o v.npy --dtype float3", "--dtype 'float3' is unknown"),
         ("encode MODEL texts.txt -o v.npy --device abacus", "abacus"),
         ("encode MODEL texts.txt", "the following arguments are required: -o/--output; see sbert encode --help"),
+        ("encode MODEL texts.txt -o v.npy", "v.npy has no manifest, and may be yours; move it, or pass --overwrite"),
+        ("encode MODEL texts.txt -o v.abc", "--output 'v.abc' does not end in .npy or .parquet"),
+        (
+            "encode MODEL texts.txt -o v.npy --prompt a --prompt-name b",
+            "--prompt-name and --prompt both set the prompt",
+        ),
+        ("encode MODEL texts.txt -o v.npy --truncate-dim 17", "--truncate-dim 17 does not fit the model's dim 16"),
+        ("merge v.npy", "there are no shards of "),
+        ("merge w.npy", "make them with --shard i/n, i from 0 to n - 1"),
         ("encode MODEL texts.txt -o v.npy more", "more does not exist; name a file, or - for standard input"),
         ("encode -o v.npy", "there is no file of texts; pass [MODEL] FILE"),
         ("encode texts.txt -o v.npy --shard 4/4", "'4/4' is not a valid shard; shards are counted from 0: 0/4, 1/4"),
@@ -155,7 +167,7 @@ def test_info_for_programs(folder: Path, model: SentenceEncoder, run: Run) -> No
         ("cluster MODEL texts.txt -k 3", "--method community takes --threshold and --min-size, and no -k"),
         ("cluster MODEL texts.txt --threshold 2", "--threshold 2.0 is not a cosine; pass -1 to 1"),
         ("cluster MODEL texts.txt --method kmeans", "takes the number of clusters, -k, and no --threshold"),
-        ("cluster MODEL texts.txt --method kmeans -k 13", "clusters=13 exceeds the 12 vectors; pass at most 12"),
+        ("cluster MODEL texts.txt --method kmeans -k 13", "--clusters 13 exceeds the 12 vectors; pass at most 12"),
         ("cluster MODEL texts.txt --method agglomerative", "takes either the number of clusters, -k, or --threshold"),
         ("map texts.txt -o .", ". is a folder; name a file"),
         ("map texts.txt -o map.html --clusters -1", "argument --clusters: '-1' is not possible"),
@@ -264,7 +276,7 @@ def test_interrupted_while_loading(folder: Path) -> None:
 @pytest.mark.usefixtures("interruptible")
 def test_interrupted_while_reading(folder: Path, texts: Path) -> None:
     Path("v.npy").write_bytes(b"older")
-    with start("encode", folder, "-", "-o", "v.npy", stdin=subprocess.PIPE) as child:
+    with start("encode", folder, "-", "-o", "v.npy", "--overwrite", stdin=subprocess.PIPE) as child:
         assert child.stdin is not None
         child.stdin.write(b"one two seven green hills\n" * 1500)
         child.stdin.flush()
@@ -275,5 +287,8 @@ def test_interrupted_while_reading(folder: Path, texts: Path) -> None:
             time.sleep(0.05)
         child.send_signal(signal.SIGINT)
         _, errors = child.communicate(timeout=60)
-    assert (child.returncode, errors) == (130, b"sbert: interrupted; to go on, run the same command again\n")
+    assert (child.returncode, errors) == (
+        130,
+        b"sbert: interrupted; to go on, run the same command again, without --overwrite\n",
+    )
     assert Path("v.npy").read_bytes() == b"older"

@@ -85,9 +85,9 @@ class Encoder:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ("", {"resume": True, "shard": None, "deterministic": False, "batch_tokens": None, "keep": ()}),
+        ("", {"overwrite": False, "shard": None, "deterministic": False, "batch_tokens": None, "keep": ()}),
         ("--keep id,title", {"keep": ("id", "title")}),
-        ("--shard 3/16 --no-resume", {"shard": (3, 16), "resume": False}),
+        ("--shard 3/16 --overwrite", {"shard": (3, 16), "overwrite": True}),
         ("--shard 0/1", {"shard": (0, 1)}),
         ("--devices cuda:0,cuda:1", {"pool": ["cuda:0", "cuda:1"], "loaded": "cpu"}),
         ("--device cuda:1", {"loaded": "cuda:1"}),
@@ -150,8 +150,8 @@ def test_shards(folder: Path, vectors: Any, run: Run, monkeypatch: pytest.Monkey
     code, _, errors = run(*words, "1/2", "--normalize")
     assert code == 2
     assert "was written with normalize=False, and this call has True" in errors
-    assert "pass --no-resume" in errors
-    assert run(*words, "1/2", "--normalize", "--no-resume", "--quiet") == (0, "", "")
+    assert "pass --overwrite" in errors
+    assert run(*words, "1/2", "--normalize", "--overwrite", "--quiet") == (0, "", "")
 
 
 def test_status_of_each_file(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

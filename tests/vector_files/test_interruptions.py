@@ -131,7 +131,7 @@ def test_killed_at_random_moments(
     assert (tmp_path / name).read_bytes() == (tmp_path / f"whole-{name}").read_bytes()
     encoded = sum(map(int, log.read_text().split()))
     assert encoded <= ROWS + (kills + 1) * (1 + 4 * rows)  # The text that tells the dimension, and a few batches.
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["log", name, f"whole-{name}"]
+    assert sorted(without_manifests(tmp_path)) == ["log", name, f"whole-{name}"]
 
 
 @pytest.mark.parametrize("options", [{"batch_size": 2}, {"deterministic": True}], ids=str)
@@ -162,7 +162,7 @@ def test_a_window_that_was_saved_is_checked(
             del saved[chance.randrange(len(saved)) :]
         window.write_bytes(saved)
         np.testing.assert_array_equal(encode(words, path, **options), expected)
-        assert os.listdir(tmp_path) == ["v.npy"]
+        assert list(without_manifests(tmp_path)) == ["v.npy"]
         path.unlink()
 
 
@@ -170,7 +170,7 @@ def test_the_old_file_stands_until_the_new_one_is_complete(
     words: SentenceEncoder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     encode(words, tmp_path / "v.npy", TEXTS[:3])
-    stop(words, tmp_path / "v.npy")
+    stop(words, tmp_path / "v.npy", overwrite=True)
     with pytest.raises(TypeError, match=r"sentences\[40\] is of type int"):
         encode(words, tmp_path / "v.npy", [*TEXTS[:40], 3])
     np.testing.assert_array_equal(np.load(tmp_path / "v.npy"), words.encode(TEXTS[:3]))
@@ -199,11 +199,15 @@ def test_another_call(words: SentenceEncoder, tmp_path: Path, change: dict[str, 
     model = SentenceEncoder(WordEmbeddings(["red", "fox", "sea"], vectors), Pooling(), device="cpu")
     with pytest.raises(ValueError, match=message) as error:
         encode(model, tmp_path / "v.npy", **change)
-    assert "resume=False" in str(error.value)
+    assert "overwrite=True" in str(error.value)
     assert contents(tmp_path) == before
     np.testing.assert_array_equal(encode(words, tmp_path / "v.npy"), words.encode(TEXTS))
+    before = contents(tmp_path)
+    with pytest.raises(ValueError, match=rf"v.npy ({message}|was written from other texts).*overwrite=True"):
+        encode(model, tmp_path / "v.npy", **change)  # What is finished is not replaced either.
+    assert contents(tmp_path) == before
     np.testing.assert_array_equal(
-        encode(model, tmp_path / "v.npy", resume=False, **change), model.encode(change.pop("texts", TEXTS), **change)
+        encode(model, tmp_path / "v.npy", overwrite=True, **change), model.encode(change.pop("texts", TEXTS), **change)
     )
 
 
@@ -221,7 +225,7 @@ def test_a_full_disk(words: SentenceEncoder, tmp_path: Path, monkeypatch: pytest
                 assert "is full; what was encoded is kept: free some space" in str(error)
         encode(words, tmp_path / name)
         assert (tmp_path / name).read_bytes() == (tmp_path / f"whole-{name}").read_bytes()
-        assert sorted(os.listdir(tmp_path)) == [name, f"whole-{name}"]
+        assert sorted(without_manifests(tmp_path)) == [name, f"whole-{name}"]
         (tmp_path / name).unlink()
     assert room > 10
 
@@ -245,11 +249,13 @@ def test_what_others_do_to_a_part_is_an_error(words: SentenceEncoder, tmp_path: 
             yield text
 
     source: Any = Texts.of(texts(), id=range(ROWS)) if name == "v.parquet" else texts()
-    with pytest.raises(ValueError, match=rf"{name}\.partial (was changed|is damaged|is truncated|is missing).*resume="):
+    with pytest.raises(
+        ValueError, match=rf"{name}\.partial (was changed|is damaged|is truncated|is missing).*overwrite="
+    ):
         encode(words, tmp_path / name, source)
     assert not (tmp_path / name).exists()
-    encode(words, tmp_path / name, resume=False)
-    assert os.listdir(tmp_path) == [name]
+    encode(words, tmp_path / name, overwrite=True)
+    assert list(without_manifests(tmp_path)) == [name]
 
 
 def test_damaged_files() -> None:

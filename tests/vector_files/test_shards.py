@@ -43,15 +43,65 @@ def test_no_texts(words: SentenceEncoder, tmp_path: Path) -> None:
         assert VectorFiles([merge(out)]).shape == (0, 6)
 
 
-def test_finished_shards_are_kept(words: SentenceEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("name", "shard", "rows"),
+    [("v.npy", (0, 2), 43), ("v.npy", None, ROWS), ("v.parquet", None, ROWS), ("f/", None, ROWS)],
+)
+def test_what_is_finished_is_kept(
+    words: SentenceEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, shard: Any, rows: int
+) -> None:
+    out = f"{tmp_path}/{name}"
+    encode(words, out, shard=shard)
+    times = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    with monkeypatch.context() as patch:
+        patch.setattr("sbert.pipeline.encode.Encoding.each", lambda *_: pytest.fail("encoded again"))
+        assert encode(words, out, shard=shard and (np.int64(0), 2)).shape == (rows, 6)
+        texts = [*TEXTS[:-1], "sea"]
+        with pytest.raises(ValueError, match="was written from other texts; write elsewhere, or pass overwrite=True"):
+            encode(words, out, Texts.of(texts, id=range(ROWS)) if name == "v.parquet" else texts, shard=shard)
+        assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == times
+    for path in tmp_path.rglob(f"*{Path(name).suffix or '.npy'}"):  # What the user has deleted is made again.
+        path.unlink()
+    assert status(out)[0].state == "missing"
+    assert encode(words, out, shard=shard).shape == (rows, 6)
+
+
+@pytest.mark.parametrize("name", ["v.npy", "v.parquet"])
+@pytest.mark.parametrize("ours", [True, False], ids=["changed", "without a manifest"])
+def test_a_file_of_the_user_is_not_replaced(words: SentenceEncoder, tmp_path: Path, name: str, ours: bool) -> None:
+    if ours:
+        encode(words, tmp_path / name)
+    (tmp_path / name).write_bytes(b"mine")
+    before = contents(tmp_path)
+    with pytest.raises(ValueError, match=f"{name} (is missing or damaged|has no manifest, and may be yours)"):
+        encode(words, tmp_path / name)
+    assert contents(tmp_path) == before
+    assert len(encode(words, tmp_path / name, overwrite=True)) == ROWS
+
+
+def test_merge_replaces_no_other_file(words: SentenceEncoder, tmp_path: Path) -> None:
     out = tmp_path / "v.npy"
-    encode(words, out, shard=(0, 2))
-    times = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
-    monkeypatch.setattr("sbert.pipeline.encode.Encoding.each", lambda *_: pytest.fail("encoded again"))
-    assert encode(words, out, shard=(np.int64(0), 2)).shape == (43, 6)
-    assert {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == times
-    with pytest.raises(ValueError, match="was written from other texts"):
-        encode(words, out, [*TEXTS[:-1], "sea"], shard=(0, 2))
+    for index in range(2):
+        encode(words, out, shard=(index, 2))
+    np.save(out, np.zeros((2, 2)))
+    with pytest.raises(ValueError, match=r"v\.npy has no manifest, and may be yours; move it, or pass overwrite=True"):
+        merge(out)
+    encode(words, out, TEXTS[:9], overwrite=True)
+    with pytest.raises(
+        ValueError, match=r"v\.npy is not of the texts of these shards; move it, or pass overwrite=True"
+    ):
+        merge(out)
+    assert np.load(out).shape == (9, 6)
+    merge(out, overwrite=True)
+    before = contents(tmp_path)
+    merge(out)
+    assert encode(words, out).shape == (ROWS, 6)  # It is what this call would write.
+    assert contents(tmp_path) == before
+    out.write_bytes(b"mine")
+    with pytest.raises(ValueError, match="is missing or damaged"):
+        merge(out)
+    out.unlink()
+    np.testing.assert_array_equal(np.load(merge(out)), words.encode(TEXTS))
 
 
 def test_what_merge_refuses(words: SentenceEncoder, tmp_path: Path) -> None:
@@ -74,8 +124,8 @@ def test_what_merge_refuses(words: SentenceEncoder, tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(content)
 
     for change, message in (
-        (lambda: encode(words, out, [*TEXTS, "sea"], shard=(1, 3), resume=False), "was written from other texts"),
-        (lambda: encode(words, out, shard=(2, 3), resume=False, prompt="red "), "was written with prompt='red '"),
+        (lambda: encode(words, out, [*TEXTS, "sea"], shard=(1, 3), overwrite=True), "was written from other texts"),
+        (lambda: encode(words, out, shard=(2, 3), overwrite=True, prompt="red "), "was written with prompt='red '"),
         *((partial(flip, name), "is damaged|missing or damaged") for name in whole),
         (lambda: shutil.copy(tmp_path / "v-00002-of-00003.npy", tmp_path / "v-00001-of-00003.npy"), "missing or dama"),
         (lambda: (tmp_path / "v-00001-of-00004.npy").touch(), "files of 3 shards and 4 shards"),
@@ -95,16 +145,16 @@ def test_a_folder_of_files(words: SentenceEncoder, tmp_path: Path) -> None:
     assert found.rows == [32, 32, 19]
     np.testing.assert_array_equal(np.asarray(found), words.encode(TEXTS))
     assert [part.state for part in status(out)] == ["done"] * 3
-    with pytest.raises(ValueError, match="pass resume=False"):
+    with pytest.raises(ValueError, match="pass overwrite=True"):
         encode(words, out, TEXTS[:32])
-    assert encode(words, out, TEXTS[:32], resume=False).rows == [32]
+    assert encode(words, out, TEXTS[:32], overwrite=True).rows == [32]
     assert [part.rows for part in status(out)] == [32]
     with pytest.raises(ValueError, match="no room for the columns"):
         encode(words, out, Texts.of(TEXTS, id=range(ROWS)))
-    encode(words, out, resume=False)
-    stop(words, tmp_path / "folder", 45, resume=False)
+    encode(words, out, overwrite=True)
+    stop(words, tmp_path / "folder", 45, overwrite=True)
     assert [part.state for part in status(out)] == ["done", "missing"]
-    assert encode(words, out).rows == [32, 32, 19]  # It goes on without resume=False.
+    assert encode(words, out).rows == [32, 32, 19]  # It goes on without overwrite=True.
 
 
 def test_files_of_the_user_are_kept(words: SentenceEncoder, tmp_path: Path) -> None:
@@ -114,7 +164,7 @@ def test_files_of_the_user_are_kept(words: SentenceEncoder, tmp_path: Path) -> N
     with pytest.raises(ValueError, match="has no manifest, and may be yours; move it"):
         encode(words, tmp_path)
     assert contents(tmp_path) == mine
-    encode(words, tmp_path, resume=False)
+    encode(words, tmp_path, overwrite=True)
     assert contents(tmp_path).items() >= {name: mine[name] for name in ("vectors-00007.npy", "vectors.json")}.items()
     assert [part.state for part in status(tmp_path)] == ["done"] * 3
 
