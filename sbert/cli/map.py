@@ -44,7 +44,6 @@ def run(arguments: argparse.Namespace) -> None:
     """
     texts, _ = read(arguments)
     from sbert.search import topic_words
-    from sbert.storage.atomic import write_text
     from sbert.visualization.map_page import map_page
     from sbert.visualization.projection import NAMES, choose, project
 
@@ -54,15 +53,15 @@ def run(arguments: argparse.Namespace) -> None:
     names = {} if labels is None else topic_words(texts, labels, _WORDS)
     method, reason = choose(len(texts), arguments.method)
     layout = NAMES[method] + ("" if reason is None else f", because {reason}")
-    page = map_page(
+    map_page(
         texts,
         project(vectors, 2, arguments.method),
         labels,
         [", ".join(words) or f"cluster {label + 1}" for label, words in names.items()],
         title=arguments.title or ("Map" if arguments.texts == "-" else Path(arguments.texts).name),
         note=f"Layout: {layout}. {_MEANING[method]}",
+        path=arguments.output,
     )
-    write_text(Path(arguments.output), page)
     if not arguments.quiet:
         print(f"{arguments.output}: {len(texts)} texts, laid out by {layout}")
 

@@ -3,12 +3,13 @@
 | function | draws |
 |---|---|
 | ``corpus_map`` | vectors as points, an image |
-| ``map_page`` | the same as one HTML page with search and zoom, without a network |
+| ``map_page`` | points, such as those of ``project``, as one HTML page with search and zoom, without a network |
 | ``project`` | nothing itself: the layout of vectors as points, which ``map_page`` takes |
 | ``similarity_heatmap`` | the similarities of all pairs of a few texts |
 | ``training_curves`` | the loss and the figures of a training run, from its ``history.jsonl`` |
 
-Images need ``pip install "sbert[plot]"``, which also brings the better layout of maps (t-SNE); pages need nothing.
+Each saves the picture to ``path=``. Images need ``pip install "sbert[plot]"``, which also brings the better layout of
+maps (t-SNE); pages need nothing.
 
 >>> import tempfile
 >>> from pathlib import Path

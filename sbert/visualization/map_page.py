@@ -5,18 +5,23 @@ from __future__ import annotations
 import base64
 import html
 import json
+import os
 import re
 from collections.abc import Sequence
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from sbert.functional import Vectors
+from sbert.inputs.arguments import known_arguments
+from sbert.storage.atomic import write_text
 from sbert.visualization.projection import Labels, check_vectors, density_peaks
 
 
+@known_arguments
 def map_page(
     texts: Sequence[str],
     points: Vectors,
@@ -24,6 +29,7 @@ def map_page(
     names: Sequence[str] | None = None,
     title: str = "Map",
     note: str = "",
+    path: str | os.PathLike[str] | None = None,
 ) -> str:
     """The HTML of a page that draws texts as points.
 
@@ -37,6 +43,7 @@ def map_page(
         names: Names of the clusters.
         title: Title of the page.
         note: A remark on the layout, shown above the legend.
+        path: Where to save the page, such as ``"map.html"``. By default, it is only returned.
 
     Shape:
         points: (texts, 2). labels: (texts,).
@@ -45,6 +52,7 @@ def map_page(
         The page, with all data inside.
 
     Raises:
+        OSError: If the file cannot be written.
         ValueError: If there are no texts, the points or labels have a wrong shape, or a point is not finite.
 
     Example:
@@ -83,7 +91,10 @@ def map_page(
     filled = {"TITLE": html.escape(title), "NOTE": html.escape(note), "DATA": written}
     template = (files("sbert.visualization") / "templates" / "map.html").read_text(encoding="utf-8")
     page = re.sub("__(TITLE|NOTE|DATA)__", lambda place: filled[place[1]], template)
-    return page.encode("utf-8", "replace").decode("utf-8")  # UTF-8 cannot encode half a surrogate pair.
+    page = page.encode("utf-8", "replace").decode("utf-8")  # UTF-8 cannot encode half a surrogate pair.
+    if path is not None:
+        write_text(Path(path), page)
+    return page
 
 
 def _base64(numbers: npt.NDArray[Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import os
 import pickle
@@ -100,6 +101,17 @@ def test_truncated_texts_are_one_warning(
     monkeypatch.setattr(model, "max_seq_length", 5)
     found = pool.encode(TEXTS, on_truncate="ignore")
     assert np.allclose(found, model.encode(TEXTS, on_truncate="ignore"), atol=1e-6)
+
+
+def test_what_a_pool_refuses(pool: Pool) -> None:
+    with pytest.raises(TypeError, match=r"encode_query\(\) of a pool takes no pool=; leave it out, or call encode_qu"):
+        pool.encode_query(TEXTS, pool=pool)
+    for device in ("cpu", ["cpu", "cpu"]):
+        with pytest.raises(ValueError, match=r"device=.*cpu.* and pool= were passed; pass one: a pool has"):
+            pool.encode(TEXTS, device=device)
+    for copied in (pickle.dumps, copy.copy, copy.deepcopy):
+        with pytest.raises(TypeError, match=r"a pool cannot be pickled or copied: .*; pass the model instead, and"):
+            copied(pool)
 
 
 def test_an_error_has_the_traceback_of_the_worker(pool: Pool) -> None:

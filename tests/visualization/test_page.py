@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -66,6 +67,19 @@ def test_what_cannot_be_drawn(points: Any, more: list[Any], message: str) -> Non
         map_page(["a", "b"], points, *more)
     with pytest.raises(ValueError, match="no texts"):
         map_page([], np.zeros((0, 2)))
+
+
+def test_a_page_is_written_as_other_pictures(tmp_path: Path) -> None:
+    texts, path = ["a cat", "half a pair: \ud83d"], tmp_path / "map.html"
+    path.write_text("old")
+    page = map_page(texts, np.eye(2), path=path)
+    assert page == map_page(texts, np.eye(2))
+    assert path.read_bytes() == page.encode()
+    with pytest.raises(FileNotFoundError):
+        map_page(texts, np.eye(2), path=tmp_path / "no" / "map.html")
+    with pytest.raises(TypeError, match=r"map_page\(\) takes no argument 'file'"):
+        map_page(texts, np.eye(2), file=str(path))  # type: ignore[call-arg]
+    assert [each.name for each in tmp_path.iterdir()] == ["map.html"]
 
 
 def parted() -> tuple[np.ndarray, np.ndarray]:

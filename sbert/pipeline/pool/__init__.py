@@ -17,7 +17,7 @@ from itertools import count
 from multiprocessing.spawn import get_executable
 from pathlib import Path
 from subprocess import PIPE, Popen
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -84,10 +84,20 @@ class Pool(AbstractContextManager["Pool"]):
     def __getattr__(self, name: str) -> Any:
         if name in ("encode", "encode_query", "encode_document", "predict", "rank"):
             method = getattr(self.model, name)
-            return lambda *args, **options: method(*args, pool=self, **options)
+
+            def call(*args: Any, **options: Any) -> Any:
+                if "pool" in options:
+                    raise TypeError(f"{name}() of a pool takes no pool=; leave it out, or call {name}() of the model")
+                return method(*args, pool=self, **options)
+
+            return call
         if name.startswith("_"):
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
         return getattr(self.model, name)
+
+    def __reduce__(self) -> NoReturn:
+        remedy = "pass the model instead, and call its pool(devices) where it arrives"
+        raise TypeError(f"a pool cannot be pickled or copied: its processes belong to the one that made it; {remedy}")
 
     def check(self, model: Any) -> None:
         """Raise a ``ValueError`` unless the workers have the weights of the model."""
