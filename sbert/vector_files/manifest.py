@@ -72,13 +72,14 @@ class Ending:
     last: bool
 
 
-def check_header(path: Path, result: Header, expected: Header) -> None:
-    """Raise a ValueError that names the first difference between what a file was written with and this call."""
+def check_header(path: Path, result: Header, expected: Header, other: Path | None = None) -> None:
+    """Raise a ValueError that names the first difference to what ``other``, or this call, has been written with."""
+    remedy = "encode one of the two again, with overwrite=True" if other else f"make the same call, or {REMEDY}"
     for key in {**expected, **result}:
         if key not in result or key not in expected or result[key] != expected[key]:
             before, now = (repr(each.get(key))[:60] for each in (result, expected))
-            reason = f"was written with {key}={before}, and this call has {now}"
-            raise UnreadableError(path, reason, f"make the same call, or {REMEDY}")
+            reason = f"was written with {key}={before}, and {other.name if other else 'this call'} has {now}"
+            raise UnreadableError(path, reason, remedy)
 
 
 class Manifest:
@@ -120,7 +121,8 @@ class Manifest:
             else:
                 self.header = value
         except (ValueError, AttributeError, KeyError, TypeError, RecursionError) as error:
-            raise UnreadableError(self.path, f"is damaged: line {number} is not what was written", REMEDY) from error
+            remedy = f"make the call again that wrote {self.output.name}, with overwrite=True"
+            raise UnreadableError(self.path, f"is damaged: line {number} is not what was written", remedy) from error
         if self.ending is None:
             self._check, self._end = check, self._end + len(line)
 

@@ -170,13 +170,17 @@ def _check(shards: list[Path]) -> tuple[Manifest, Ending]:
     first, end = done[shards[0]]
     stripe: int = first.header["stripe"]
     for index, (manifest, ending) in enumerate(done.values()):
-        check_header(manifest.output, manifest.header, {**first.header, "shard": [index, len(shards)]})
+        if manifest.header["shard"] != [index, len(shards)]:
+            reason = f"was written with shard={tuple(manifest.header['shard'])}, and its name says another one"
+            raise UnreadableError(manifest.output, reason, "delete it, and encode it again")
+        expected = {**first.header, "shard": manifest.header["shard"]}
+        check_header(manifest.output, manifest.header, expected, shards[0])
         if (ending.read, ending.input) != (end.read, end.input):
             reason = f"was written from other texts than {shards[0].name} ({ending.read} and {end.read} of them)"
-            raise UnreadableError(manifest.output, reason, "delete the older one, and encode it again")
+            raise UnreadableError(manifest.output, reason, "encode the older one again, with overwrite=True")
         if manifest.rows != rows_of_shard(ending.read, (index, len(shards)), stripe):
             reason = f"has {manifest.rows} rows, which are not those of its part"
-            raise UnreadableError(manifest.output, reason, "encode it again")
+            raise UnreadableError(manifest.output, reason, "encode it again, with overwrite=True")
         if not manifest.is_finished():
             raise manifest.damaged_output()
     return first, end

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import shutil
 import subprocess
@@ -136,6 +137,68 @@ def test_what_merge_refuses(words: SentenceEncoder, tmp_path: Path) -> None:
         assert not out.exists()
         for name, content in whole.items():
             (tmp_path / name).write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("shard", "damage", "message"),
+    [
+        (
+            1,
+            "manifest",
+            "is damaged: line 1 is not what was written; make the call again that wrote v-00001-of-00002.npy",
+        ),
+        (
+            0,
+            "manifest",
+            "is damaged: line 1 is not what was written; make the call again that wrote v-00000-of-00002.npy",
+        ),
+        (
+            1,
+            "prompt",
+            "was written with prompt='red ', and v-00000-of-00002.npy has ''; encode one of the two again, wi",
+        ),
+        (
+            0,
+            "prompt",
+            "was written with prompt='', and v-00000-of-00002.npy has 'red '; encode one of the two again, wi",
+        ),
+        (
+            1,
+            "texts",
+            "was written from other texts than v-00000-of-00002.npy (84 and 83 of them); encode the older one ",
+        ),
+        (1, "name", "was written with shard=(0, 2), and its name says another one; delete it, and encode it again"),
+        (
+            0,
+            "vectors",
+            "is missing or damaged: it is not what was written; delete it, and make the call again that wrote",
+        ),
+    ],
+)
+def test_what_merge_advises_helps(
+    words: SentenceEncoder, tmp_path: Path, shard: int, damage: str, message: str
+) -> None:
+    out, file = tmp_path / "v.npy", tmp_path / f"v-0000{shard}-of-00002.npy"
+    for index in range(2):
+        encode(words, out, shard=(index, 2))
+    if damage in ("manifest", "vectors"):
+        path = file if damage == "vectors" else tmp_path / f"{file.name}.manifest"
+        path.write_bytes(path.read_bytes().replace(b"a", b"b") if damage == "manifest" else b"short")
+    elif damage == "name":
+        for suffix in ("", ".manifest"):
+            shutil.copy(tmp_path / f"v-00000-of-00002.npy{suffix}", tmp_path / f"{file.name}{suffix}")
+    else:
+        options: dict[str, Any] = {"prompt": "red "} if damage == "prompt" else {}
+        encode(
+            words, out, [*TEXTS, "sea"][: 84 if damage == "texts" else 83], shard=(shard, 2), overwrite=True, **options
+        )
+    with pytest.raises(ValueError, match=re.escape(message)) as caught:
+        merge(out)
+    assert "this call" not in str(caught.value)
+    if "delete it" in str(caught.value):
+        file.unlink()
+    encode(words, out, shard=(shard, 2), overwrite="overwrite=True" in str(caught.value))
+    np.testing.assert_array_equal(np.load(merge(out)), words.encode(TEXTS))
 
 
 def test_a_folder_of_files(words: SentenceEncoder, tmp_path: Path) -> None:
