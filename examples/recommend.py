@@ -136,7 +136,7 @@ def measure_all(options, data: Collection) -> list[System]:
             per_document = (time.perf_counter() - begin) / len(data.documents)
             if not systems:
                 begin = time.perf_counter()
-                BM25(language=options.language).add(data.documents)
+                BM25(language=index.language).add(data.documents)
                 alone = (time.perf_counter() - begin) / len(data.documents)
                 systems.append(measure("BM25", index, data, alone, by="lexical"))
             systems.append(measure(model, index, data, per_document, by="dense"))
@@ -184,7 +184,7 @@ if __name__ == "__main__":
     flags.add_argument("--rerankers", default="", metavar="A,B", help="cross-encoders")
     flags.add_argument("--column", help="column of the texts")
     flags.add_argument("--title", metavar="COLUMN", help="column of titles, which become the queries")
-    flags.add_argument("--language", help="of stop words and stems of BM25, such as english")
+    flags.add_argument("--language", default="auto", help="of stop words and stems of BM25 (default: the model's)")
     flags.add_argument("--queries", type=int, default=200, metavar="N", help="at most so many queries (200)")
     flags.add_argument("--documents", type=int, default=5000, metavar="N", help="at most so many documents (5000)")
     flags.add_argument("--seed", type=int, default=0)

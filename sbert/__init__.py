@@ -73,7 +73,7 @@ the right one:
 ``SentenceEncoder()`` is ``sbert-mini``: for English, 9.6 million parameters in 20 MB, vectors of 256 dimensions, texts
 of up to 256 tokens. ``examples/default_model/train.py`` trained it on two cores, in 3.8 hours. It is about five times
 as fast as all-MiniLM-L6-v2, its teacher, and nearly as good at similarity (STSb 81.4 and 82.0). Alone, it finds less
-than BM25; together with it, by ``sbert search --hybrid`` or ``HybridIndex``, more than either.
+than BM25; together with it, by ``sbert search --hybrid`` or ``HybridIndex``, on most collections more than either.
 ``sbert/default_model/README.md`` is its card, ``tests/benchmarks/README.md`` has the figures. With ``truncate_dim=128``
 and ``64``, similarity stays near, and retrieval does not (nDCG@10 of Cranfield: 45.5, 42.6 and 35.0).
 

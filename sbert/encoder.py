@@ -131,6 +131,8 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
         set_prompts(self, prompts, default_prompt_name, (settings.prompts, settings.default_prompt_name))
         self.similarity_fn_name = similarity_fn_name or settings.similarity_fn_name or "cosine"
         self.truncate_dim: int | None = settings.truncate_dim if truncate_dim is None else truncate_dim
+        # As in the metadata of the card, such as "en"; None if it names none or several.
+        self.language: str | None = settings.language
         self.automatic_dtype: bool = weights_dtype is None
         self._reference = reference
         self._warned_of: str | None = None

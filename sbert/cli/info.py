@@ -27,6 +27,7 @@ def run(arguments: argparse.Namespace) -> None:
         "dim": model.get_sentence_embedding_dimension(),
         "max_seq_length": model.max_seq_length,
         "similarity": model.similarity_fn_name,
+        "language": model.language,
         "prompts": model.prompts,
         "default_prompt_name": model.default_prompt_name,
         "parameters": count,

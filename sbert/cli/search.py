@@ -48,7 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--threshold", type=real, metavar="X", help="minimum score")
     about = "of the stored vectors: 4 bytes, 1 byte or 1 bit per dimension"
     add("--precision", choices=_PRECISIONS, default="float32", help=about)
-    add("--language", metavar="NAME", help="of --hybrid and --words, for stop words and stems: english, german, ...")
+    about = "of stop words and stems: english, german, ..., or none; default of --hybrid: the model's"
+    add("--language", metavar="NAME", default="auto", help=about)
     add("--no-cache", action="store_true", help="neither read nor store vectors")
     add = parser.add_mutually_exclusive_group().add_argument
     about = "rank by vectors and by words (BM25); scores are 0 to 1"
@@ -81,28 +82,38 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _hits(arguments: argparse.Namespace, queries: list[str], texts: list[str]) -> IndexHits:
     """The scores and the indices of the best texts of each query."""
-    from sbert.search import BM25, IndexHits, fuse
+    from sbert.search import IndexHits, fuse
     from sbert.search.index.fusion import CANDIDATES, WEIGHTS
 
-    top_k = max(arguments.top_k, CANDIDATES) if arguments.way == "hybrid" else arguments.top_k
-    if arguments.way is not None:
-        bm25 = BM25(language=arguments.language)
-        bm25.add(texts)
-        lexical = bm25.search(queries, top_k)
-        if arguments.way == "words":
-            return lexical
-    dense = IndexHits(*_by_vectors(arguments, queries, texts, top_k))
+    if arguments.way == "words":
+        return _by_words(arguments, None, queries, texts, arguments.top_k)
+    name = os.path.abspath(arguments.model) if os.path.isdir(arguments.model) else arguments.model
+    arguments.model = resolve(arguments.model, organisation="sentence-transformers")
+    model = load(arguments)
     if arguments.way is None:
-        return dense
+        return IndexHits(*_by_vectors(arguments, model, name, queries, texts, arguments.top_k))
+    top_k = max(arguments.top_k, CANDIDATES)
+    lexical = _by_words(arguments, model, queries, texts, top_k)
+    dense = IndexHits(*_by_vectors(arguments, model, name, queries, texts, top_k))
     return fuse(lexical, dense, top_k=arguments.top_k, method="weighted", weights=WEIGHTS)
 
 
-def _by_vectors(arguments: argparse.Namespace, queries: list[str], texts: list[str], top_k: int) -> Hits:
+def _by_words(arguments: argparse.Namespace, model: Any, queries: list[str], texts: list[str], top_k: int) -> IndexHits:
+    from sbert.search import BM25
+    from sbert.search.index.bm25 import choose_language
+
+    given = None if arguments.language == "none" else arguments.language
+    bm25 = BM25(language=choose_language(given, model))
+    bm25.add(texts)
+    return bm25.search(queries, top_k)
+
+
+def _by_vectors(
+    arguments: argparse.Namespace, model: Any, name: str, queries: list[str], texts: list[str], top_k: int
+) -> Hits:
     from sbert.search import calibrate, semantic_search
 
-    name = os.path.abspath(arguments.model) if os.path.isdir(arguments.model) else arguments.model
-    arguments.model = resolve(arguments.model, organisation="sentence-transformers")
-    model, ranges = load(arguments), None
+    ranges = None
     kinds = ",".join(sorted({device.type for device in getattr(model, "devices", [model.device])}))
     settings = name, arguments.precision, arguments.dtype, kinds, arguments.column, arguments.format
     path = None if arguments.no_cache else _cache_path(arguments.texts, *settings)
@@ -165,7 +176,7 @@ def _understand(arguments: argparse.Namespace) -> list[str]:
     arguments.texts, *queries = words[place:]
     if arguments.way == "words" and place:
         raise ValueError("--words compares words alone; leave out the model, or pass --hybrid")
-    if arguments.language is not None and arguments.way is None:
+    if arguments.language != "auto" and arguments.way is None:
         raise ValueError("--language is for words; pass --hybrid or --words, too")
     if not queries:
         raise ValueError(f"there is no query after {arguments.texts}; pass one, or - for lines of standard input")

@@ -18,8 +18,8 @@ from sbert.modules import Dense, Normalize, Pooling, StaticEmbedding, Transforme
 from sbert.modules.tokenizer import ReadsText
 from sbert.saving import verification
 from sbert.saving.codecs import Arguments, ReadOptions, find_class, find_codec, type_name
-from sbert.saving.format import MODULES, POOLING_KEYS, REFERENCE, SETTINGS, Settings
-from sbert.saving.model_card import encoder_card
+from sbert.saving.format import CARD, MODULES, POOLING_KEYS, REFERENCE, SETTINGS, Settings
+from sbert.saving.model_card import encoder_card, read_language
 from sbert.storage.files import JsonObject, UnreadableError, inside, read_json, read_object, write_json
 
 _MAX_MODULES, _MODES = 100, set(POOLING_KEYS.values())
@@ -46,7 +46,7 @@ def read_folder(
 
 
 def _read_settings(folder: Path) -> Settings:
-    """Prompts, similarity and truncation of the encoder in ``folder``."""
+    """Prompts, similarity, truncation and language of the encoder in ``folder``."""
     config = read_object(folder / SETTINGS, missing_ok=True)
     kind = config.get("model_type") or "SentenceTransformer"
     if kind != "SentenceTransformer":
@@ -58,7 +58,7 @@ def _read_settings(folder: Path) -> Settings:
     truncate_dim = config.field("truncate_dim", int, None)
     if truncate_dim is not None and truncate_dim < 1:
         raise config.error(f"gives truncate_dim={truncate_dim} where at least 1 is expected")
-    return Settings(prompts, default, similarity, truncate_dim)
+    return Settings(prompts, default, similarity, truncate_dim, read_language(folder / CARD))
 
 
 def read_prompts(config: JsonObject) -> tuple[dict[str, str], str | None]:
@@ -153,4 +153,4 @@ def write_folder(
     truncation = {} if model.truncate_dim is None else {"truncate_dim": model.truncate_dim}
     write_settings(folder, "SentenceTransformer", model, similarity_fn_name=model.similarity_fn_name, **truncation)
     verification.write(reference, folder / REFERENCE)
-    (folder / "README.md").write_text(encoder_card(name, model), encoding="utf-8")
+    (folder / CARD).write_text(encoder_card(name, model), encoding="utf-8")

@@ -14,6 +14,7 @@ from sbert.storage.folders import check_own, find_foreign
 MODULES = "modules.json"
 SETTINGS = "config_sentence_transformers.json"
 REFERENCE = "sbert_reference.json"
+CARD = "README.md"
 WORDS_CONFIG = "wordembedding_config.json"
 WORDS_VOCABULARY = "whitespacetokenizer_config.json"
 LSTM_CONFIG = "lstm_config.json"
@@ -36,7 +37,7 @@ POOLING_KEYS = {
 }
 POOLING_NAMES = {"mean_sqrt_len_tokens": "mean_sqrt_len"}
 
-_CONFIG, _CARD = "config.json", "README.md"
+_CONFIG = "config.json"
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 _INDEXES = tuple(f"{name}.index.json" for name in _WEIGHTS)
 _TEMPLATES = "additional_chat_templates"
@@ -48,7 +49,7 @@ _OF_MODULES = {
     *("chat_template.jinja", "chat_template.json"),
     *(*TRANSFORMER_CONFIGS, WORDS_CONFIG, WORDS_VOCABULARY, LSTM_CONFIG),
 }
-_OF_MODELS = {_CARD, MODULES, SETTINGS, REFERENCE}
+_OF_MODELS = {CARD, MODULES, SETTINGS, REFERENCE}
 
 
 @dataclass
@@ -59,6 +60,7 @@ class Settings:
     default_prompt_name: str | None = None
     similarity_fn_name: str | None = None
     truncate_dim: int | None = None
+    language: str | None = None
 
 
 def check_replaceable(target: Path, also: Collection[str] = ()) -> None:

@@ -6,9 +6,13 @@ import json
 import math
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
+
+# The line of a card that names its languages, or the list below it; and the bytes in which it is looked for.
+_LANGUAGES, _HEAD = re.compile(r"^language:(.*(?:\n *- .*)*)", re.MULTILINE), 1 << 16
 
 
 class Training(NamedTuple):
@@ -30,12 +34,33 @@ def fill_template(file: str, /, **values: object) -> str:
     return (Path(__file__).parent / "templates" / file).read_text(encoding="utf-8").format(**values)
 
 
+def read_language(card: Path) -> str | None:
+    r"""The language that the metadata of a card name, such as ``"en"``; None if they name none or several.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     size = Path(folder, "README.md").write_text("---\nlanguage:\n- en\n---\n")
+        ...     read_language(Path(folder, "README.md")), read_language(Path(folder, "none.md"))
+        ('en', None)
+    """
+    names = []
+    with suppress(OSError):
+        if card.is_file():  # A pipe could block forever.
+            with card.open("rb") as file:
+                metadata = file.read(_HEAD).decode("utf-8", "replace").replace("\r\n", "\n").partition("\n---")[0]
+            lines = _LANGUAGES.search(metadata) if metadata.startswith("---\n") else None
+            names = re.findall(r"[A-Za-z][\w-]*", lines[1]) if lines else []
+    return names[0].lower() if len(names) == 1 else None
+
+
 def encoder_card(name: str, model: Any) -> str:
     """The card of an encoder."""
+    language = f"language: {json.dumps(model.language)}\n" if model.language else ""
     limit, trained = model.max_seq_length, getattr(model, "trained", None)
     return fill_template(
         "encoder.md",
-        metadata=_metadata(trained, name, "sentence-similarity"),
+        metadata=language + _metadata(trained, name, "sentence-similarity"),
         training=f"{trained.sections}\n\n" if trained else "",
         missing="the licence" if trained else "the training data, the licence",
         title=name.rpartition("/")[2],

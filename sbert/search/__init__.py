@@ -48,13 +48,14 @@ millions of rows, and approximate.
 
 A name, a number or a rare word is often found better by the word itself than by its meaning. ``HybridIndex`` keeps
 documents in a folder, with their metadata, and searches them with ``by="lexical"`` (BM25), ``"dense"`` (vectors) or
-``"hybrid"``, both in one: of a model and BM25, that ranks best. Every change is a transaction: after a crash it has
+``"hybrid"``, both in one, which ranks best on most collections. Every change is a transaction: after a crash it has
 happened or not. Long documents can be split into passages of ``chunk`` tokens; a result is the best passage, and
-documents are compared by that or, with ``passages="mean"``, by all of them.
+documents are compared by that or, with ``passages="mean"``, by all of them. Words are stemmed in the language of the
+model, which is English here; ``language=`` sets another one, or None for words as they are.
 
 >>> from sbert.search import HybridIndex
 >>> with tempfile.TemporaryDirectory() as folder:
-...     index = HybridIndex(model, f"{folder}/index", language="english")
+...     index = HybridIndex(model, f"{folder}/index")
 ...     index.add(corpus, metadata=[{"about": "cats"}, {"about": "cats"}, {"about": "taxes"}, {"about": "taxes"}])
 ...     index.add("Berlin lies on the Spree. The city has many bridges.", metadata=[{"about": "cities"}], chunk=9)
 ...     index.update(["The cat is awake."], ids=[0])

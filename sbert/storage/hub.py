@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 # The files that describe a model, and its weights in safetensors, the format that cannot contain code.
-_WANTED = ["*.json", "*.txt", "*.model", "*.jinja", "*.safetensors"]
+_WANTED = ["*.json", "*.txt", "*.model", "*.jinja", "README.md", "*.safetensors"]
 # The model that comes with the library: its name and its folder.
 OWN, _OWN_FOLDER = "sbert-mini", Path(__file__).parent.parent / "default_model"
 # Number of characters of a name that an error shows.

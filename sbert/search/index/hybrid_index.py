@@ -17,7 +17,7 @@ from sbert.functional import Float32
 from sbert.inputs.arguments import check_choice, check_count, check_model, known_arguments
 from sbert.inputs.prompts import with_role_prompt
 from sbert.inputs.texts import rows_of
-from sbert.search.index.bm25 import BM25
+from sbert.search.index.bm25 import BM25, choose_language
 from sbert.search.index.documents import DocumentRecord, Documents, as_json, checksum, metadata_json
 from sbert.search.index.files import Id, Positions
 from sbert.search.index.filters import Where, parse_where
@@ -42,7 +42,8 @@ class HybridIndex:
     Args:
         model: Encodes documents and queries.
         folder: A folder; it is created if it does not exist. None for an index in memory.
-        language: As of ``BM25``; default for an existing folder: as it was created.
+        language: As of ``BM25``. ``"auto"``: for an existing folder, as it was created; else that of the model, as its
+            card says (``model.language``), if ``pip install "sbert[search]"`` was run. None: words as they are.
 
     Raises:
         ImportError: As of ``BM25``.
@@ -51,9 +52,11 @@ class HybridIndex:
 
     Example:
         >>> from sbert.search import HybridIndex
-        >>> index = HybridIndex(model, language="english")
+        >>> index = HybridIndex(model)
         >>> texts, metadata = ["The cat sleeps.", "Taxes rise."], [{"year": 2030}, {"year": 2031}]
         >>> index.add(texts, ids=["cat", "tax"], metadata=metadata)
+        >>> index
+        HybridIndex(folder=None, language='english')
         >>> [result.id for result in index.search("a kitten naps", top_k=1)[0]]
         ['cat']
         >>> [result.id for result in index.search("a kitten naps", where={"year": 2031})[0]]
@@ -62,19 +65,19 @@ class HybridIndex:
 
     @known_arguments
     def __init__(
-        self, model: SentenceEncoder, folder: str | os.PathLike[str] | None = None, *, language: str | None = None
+        self, model: SentenceEncoder, folder: str | os.PathLike[str] | None = None, *, language: str | None = "auto"
     ) -> None:
         check_model("model", model, "the folder")
-        BM25(language=language)
+        settings = {"language": choose_language(language, model), **_settings(model)}
+        BM25(language=settings["language"])
         self.model: SentenceEncoder = model
         self._lock = Lock()
-        settings = {"language": language, **_settings(model)}
         counts = dict.fromkeys(("change", "removals", "documents", "passages", "checksum", "next_row", "next_id"), 0)
         self._documents = Documents(None if folder is None else Path(folder), {**settings, **counts, "dim": None})
         with self._documents.transaction():
             about = self._documents.about()
         for name, given in settings.items():
-            if about[name] != given and not (name == "language" and given is None):
+            if about[name] != given and not (name == "language" and language == "auto"):
                 difference = f"{folder} was created with {name}={about[name]!r:.30}, not {given!r:.30}"
                 raise ValueError(f"{difference}; pass the same model and language, or a new folder")
         self.language: str | None = about["language"]
@@ -83,6 +86,10 @@ class HybridIndex:
     def __len__(self) -> int:
         with self._lock, self._documents.transaction():
             return len(self._follow().rows)
+
+    def __repr__(self) -> str:
+        folder = self._documents.path and str(self._documents.path.parent)
+        return f"HybridIndex(folder={folder!r}, language={self.language!r})"
 
     def __contains__(self, identity: object) -> bool:
         with self._lock, self._documents.transaction():
