@@ -1,4 +1,4 @@
-"""The site of guides and API: rendered by pdoc from the docstrings, and checked for broken references.
+"""The site of guides and API: rendered by pdoc from the docstrings, and checked for broken references and dead links.
 
 ``python -m tests.project.render_site FOLDER`` writes it to a folder.
 """
@@ -11,8 +11,10 @@ import re
 import sys
 import textwrap
 import warnings
+from html.parser import HTMLParser
 from importlib import import_module
 from pathlib import Path
+from urllib.parse import unquote, urldefrag, urlsplit
 
 from torch import nn
 
@@ -81,11 +83,39 @@ def exists(name: str) -> bool:
     return False
 
 
-def render(folder: Path) -> list[str]:
+class _Page(HTMLParser):
+    """The links of a page, and the names to which others link."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.links: set[str] = set()
+        self.names: set[str] = {""}
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {name: value for name, value in attrs if value is not None}
+        self.names |= {given["id"]} if "id" in given else set()
+        self.links |= {given[name] for name in ("href", "src") if name in given}
+
+
+def dead_links(folder: Path) -> list[str]:
+    """Links from one page of a site to another that does not exist, or to a place that is not on it."""
+    pages = {path.resolve(): _Page(path) for path in sorted(folder.rglob("*.html"))}
+    dead = []
+    for path, page in pages.items():
+        for link in sorted(link for link in page.links if not urlsplit(link).scheme):
+            file, name = map(unquote, urldefrag(link))
+            target = (path.parent / file).resolve() if file else path
+            if not target.is_file() or (target in pages and name not in pages[target].names):
+                dead.append(f"{path.relative_to(folder.resolve())}: the link {link} leads nowhere")
+    return dead
+
+
+def render(folder: Path, show_source: bool = True) -> list[str]:
     """Write the site, and return what is wrong with it."""
     import pdoc
 
-    pdoc.render.configure(docformat="markdown", template_directory=TEMPLATES)
+    pdoc.render.configure(docformat="markdown", template_directory=TEMPLATES, show_source=show_source)
     pdoc.render.env.filters["to_markdown"] = markdown
     # pdoc lists the names that a package imports, and these are imported late.
     vars(sbert).update({name: getattr(sbert, name) for name in sbert.__all__})
@@ -94,7 +124,7 @@ def render(folder: Path) -> list[str]:
         warnings.simplefilter("always")
         pdoc.pdoc(*PAGES, output_directory=folder)
     said = [str(warning.message) for warning in caught]
-    return [message for message in said if not message.startswith(_NO_PROBLEM)] + broken()
+    return [message for message in said if not message.startswith(_NO_PROBLEM)] + broken() + dead_links(folder)
 
 
 def main() -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.project import render_site as site
 
 
@@ -16,4 +18,25 @@ def test_a_name_that_does_not_exist_is_a_problem(tmp_path: Path) -> None:
     assert [line.split(": ", 2)[2] for line in site.broken(tmp_path)] == [
         "sbert.search.Indes does not exist",
         "sbert.nothing does not exist",
+    ]
+
+
+@pytest.mark.slow  # All pages of the site, since a link of one leads to another.
+def test_the_site_has_no_dead_links(tmp_path: Path) -> None:
+    pytest.importorskip("pdoc")
+    assert site.render(tmp_path, show_source=False) == []
+    assert "CoSENTLoss.temperature" in (tmp_path / "sbert" / "losses.html").read_text(encoding="utf-8")
+
+
+def test_dead_links_are_found(tmp_path: Path) -> None:
+    (tmp_path / "sbert").mkdir()
+    (tmp_path / "sbert" / "other.html").write_text("<p id='here'></p><a href='../page.html#there'>there</a>")
+    links = [
+        *("sbert/other.html", "sbert/other.html#here", "sbert/other.html#%68ere", "#there", "#", "https://a.bc/d#e"),
+        *("sbert/other.html#nowhere", "sbert/missing.html", "#Class.name", "sbert"),
+    ]
+    (tmp_path / "page.html").write_text("<b id='there'></b>" + "".join(f"<a href='{link}'></a>" for link in links))
+    assert site.dead_links(tmp_path) == [
+        f"page.html: the link {link} leads nowhere"
+        for link in ("#Class.name", "sbert", "sbert/missing.html", "sbert/other.html#nowhere")
     ]
