@@ -188,8 +188,7 @@ class CrossEncoder(ScorerMethods, nn.Module):
             array([9])
         """
         types = getattr(self.auto_model.config, "type_vocab_size", None) or None
-        pairs = [(prompt + first, second) for first, second in pairs] if prompt else pairs
-        return tokenize_pairs(self._reader(), pairs, self.max_seq_length, vocab_size(self.auto_model), types)
+        return tokenize_pairs(self._reader(), pairs, self.max_seq_length, vocab_size(self.auto_model), types, prompt)
 
     def forward(self, batch: TokenBatch) -> Tensor:
         if not isinstance(batch, TokenBatch):

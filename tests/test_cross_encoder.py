@@ -7,6 +7,7 @@ import itertools
 import json
 import pickle
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -99,6 +100,26 @@ def test_every_way_to_truncate_two_texts(bert: Path) -> None:
         assert [batch.ids.tolist() for batch in batches] == expected["input_ids"]
         assert [batch.types.tolist() for batch in batches] == expected["token_type_ids"]
         assert tokens.truncated.tolist() == [count > limit for count in counts]
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_of_long_texts_and_prompts_no_more_is_read_than_may_matter(bert: Path, side: str) -> None:
+    scorer, lengths = CrossEncoder(bert, device="cpu", max_seq_length=20), list[int]()
+    scorer.tokenizer.truncation_side = side
+    reader = scorer._reader()
+    fast = reader._fast
+    reader._fast = SimpleNamespace(
+        encode=lambda pairs: lengths.extend(len("".join(x)) for x in pairs) or fast.encode(pairs)
+    )
+    long = [("fox-" * 500_000, "a lake"), ("x" * 2_000_000, "x" * 2_000_000), ("fox", "a lake")]
+    tokens = scorer.tokens(long, "red: ")
+    assert max(lengths) == 2 << 17
+    assert tokens.truncated.tolist() == [True, True, False]
+    short = scorer.tokens([("fox-" * 5000, "a lake")], "red: ")
+    assert tokens.ids[: tokens.offsets[1]].tolist() == short.ids.tolist()
+    lengths.clear()
+    assert scorer.tokens(long[2:], "x" * 2_000_000).truncated.all()
+    assert max(lengths) < 10_000
 
 
 def test_a_tokenizer_without_rust(bert: Path, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -13,8 +13,6 @@ from sbert.inputs.arguments import check_positive
 from sbert.modules.tokenizer import LocatesTokens
 from sbert.pipeline.tokenize import prompt_length
 
-# Minimum number of characters in a group of documents that are tokenized together.
-_WINDOW = 1 << 20
 # A possible sentence end: punctuation, closing quotation marks and brackets, and the white space that follows.
 _SENTENCE_END = re.compile(r"[.!?…]+[\"'”’»)\]]*\s+|[。！？]+[”’」』）]*\s*|\n\s*")
 
@@ -63,20 +61,6 @@ def token_limit(reader: LocatesTokens, max_tokens: int | None, prompt: str) -> i
         left = f"the {room} that max_seq_length={reader.max_seq_length} leaves after special tokens and prompt"
         raise ValueError(f"max_tokens={limit} exceeds {left}; pass at most that, or a shorter prompt")
     return limit or room
-
-
-def groups(documents: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
-    """Groups of documents to tokenize together, each with the index of its first document."""
-    first, characters = 0, 0
-    group: list[str] = []
-    for document in documents:
-        group.append(document)
-        characters += len(document)
-        if characters >= _WINDOW:
-            yield first, group
-            first, characters, group = first + len(group), 0, []
-    if group:
-        yield first, group
 
 
 def passages(reader: LocatesTokens, documents: list[str], limit: int, overlap: int) -> Iterator[list[tuple[int, int]]]:

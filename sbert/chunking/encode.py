@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sbert.chunking.boundaries import Chunk, groups, passages, require_positions, token_limit
+from sbert.chunking.boundaries import Chunk, passages, require_positions, token_limit
 from sbert.chunking.late import late_vectors
 from sbert.encoder import SentenceEncoder
 from sbert.inputs.arguments import whole
 from sbert.inputs.texts import rows_of
 from sbert.pipeline.encode import Encoding
 from sbert.pipeline.model import choose_prompt
+from sbert.pipeline.tokenize import groups
 
 
 def split(
@@ -61,7 +62,7 @@ def split(
         raise ValueError(f"overlap={overlap} does not fit passages of {limit} tokens; pass 0 to {limit - 1}")
     return [
         Chunk(number, start, end)
-        for first, group in groups(texts)
+        for first, group in groups(texts, len)
         for number, spans in enumerate(passages(reader, group, limit, overlap), start=first)
         for start, end in spans
     ]

@@ -12,14 +12,14 @@ import torch
 from torch import Tensor, nn
 
 from sbert.batch import TokenEmbeddings, move
-from sbert.chunking.boundaries import Chunk, groups
+from sbert.chunking.boundaries import Chunk
 from sbert.modules.pooling import Pooling
 from sbert.modules.tokenizer import LocatesTokens
 from sbert.pipeline.batching import plan
 from sbert.pipeline.encode import Encoding, evaluating, outputs
 from sbert.pipeline.progress import Report, check_finite
 from sbert.pipeline.run import MemoryLimit, RowsOfTensor, Runner
-from sbert.pipeline.tokenize import Tokens, count_unknown, prompt_length
+from sbert.pipeline.tokenize import Tokens, count_unknown, groups, prompt_length
 
 # Least context on each side of the passages of a window: 1 / _PART of the longest window, and at most _CONTEXT tokens.
 _PART, _CONTEXT = 32, 256
@@ -82,7 +82,7 @@ def _late_vectors(
         own[document].append((row, start, end))
     result = RowsOfTensor(len(chunks), job.to)
     passages = list(own.values())
-    for first, group in groups(documents[number] for number in own):
+    for first, group in groups((documents[number] for number in own), len):
         for rows, vectors in _batches(job, reader, group, passages[first : first + len(group)], report):
             result.put(np.array(rows), vectors)
             report.advance(len(rows))
@@ -94,6 +94,10 @@ def _batches(
 ) -> Iterator[tuple[list[int], Tensor]]:
     """For each batch of windows, the rows of the result that it gives, and their vectors, (rows, dim)."""
     before, behind = _parts(job.model, job.device)
+    prompt_tokens = prompt_length(reader, job.prompt) if job.prompt else None
+    limit = reader.max_seq_length
+    if prompt_tokens is not None and limit is not None and prompt_tokens + reader.special_tokens[1] >= limit:
+        raise ValueError(f"the prompt fills the {limit} tokens that the model can read at once; pass a shorter prompt")
     located = reader.locate([job.prompt + document for document in documents])
     read = [
         window
@@ -105,7 +109,6 @@ def _batches(
     unknown, known = count_unknown(reader, [], [ids for ids, _ in located])
     report.unknown += unknown
     report.known += known
-    prompt_tokens = prompt_length(reader, job.prompt) if job.prompt else None
     prompts = None if prompt_tokens is None else np.full(len(read), prompt_tokens)
     tokens = Tokens(flat, offsets, np.zeros(len(read), bool), prompts)
     with evaluating(job.model):

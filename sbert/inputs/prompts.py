@@ -123,7 +123,7 @@ def column_prompts(
     if prompts is None and default:
         named = ", ".join(f"{names[0]!r}: ..." for names in columns)
         raise ValueError(
-            f"{who} has the default prompt {model.default_prompt_name!r} ({default!r}), and it is not clear which"
+            f"{who} has the default prompt {model.default_prompt_name!r} ({default!r:.60}), and it is not clear which"
             f" columns take it; pass prompts={{{named}}}, each with the name or the text of a prompt, or '' for none;"
             " or pass one str for all columns"
         )

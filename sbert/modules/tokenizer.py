@@ -213,7 +213,7 @@ class PairTokenizer:
         self._plain = tokenizer
         self.typed: bool = typed
         self._fast = FastTokenizer(tokenizer.backend_tokenizer) if tokenizer.is_fast else None
-        self._truncates_left = tokenizer.truncation_side == "left"
+        self.truncation_side: str = tokenizer.truncation_side
         self.unknown_id: int | None = None if self._fast is None else self._fast.unknown_id
         self.special_tokens: tuple[int, int] = (0, len(self([("", "")], None)[0][0]))
 
@@ -241,7 +241,7 @@ class PairTokenizer:
         first, second = map(len, texts)
         gone: set[int] = set()
         for text, keep in zip(texts, longest_first(first, second, limit - len(ids) + first + second), strict=True):
-            gone.update(text[: len(text) - keep] if self._truncates_left else text[keep:])
+            gone.update(text[: len(text) - keep] if self.truncation_side == "left" else text[keep:])
         positions = [place for place in range(len(ids)) if place not in gone]
         return [ids[place] for place in positions], [types[place] for place in positions] if self.typed else [], True
 

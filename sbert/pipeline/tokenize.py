@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from operator import methodcaller
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,13 @@ from sbert.modules.tokenizer import PairTokenizer, ReadsText
 _CHARACTERS, _LEAST = 16, 1024
 # Tokens beyond the limit, so that not even the last one that remains stands near the end of what is read.
 _MARGIN = 16
+# Where a model has a limit, no more than this, or sixteen times what is read at first, is read of a text: what has so
+# few tokens is no language, and a tokenizer takes up to 500 bytes of memory per character.
+_MOST = 1 << 17
+# Characters of texts that are tokenized together.
+_TOGETHER = 1 << 20
+
+Text = TypeVar("Text")
 
 
 @dataclass(frozen=True)
@@ -92,15 +99,55 @@ def prompt_length(reader: ReadsText, prompt: str) -> int:
         prompt: The prompt. If it alone reaches the limit of the reader, the trailing special token still belongs to
             the text.
     """
-    length, limit = len(reader.tokenize([prompt])[0]), reader.max_seq_length
-    return (length if limit is None else min(length, limit)) - reader.special_tokens[1]
+    limit = reader.max_seq_length
+    part = _cut_prompt(prompt, limit)
+    length = len(reader.tokenize([part])[0])
+    if limit is not None:
+        length = limit if len(part) < len(prompt) else min(length, limit)
+    return length - reader.special_tokens[1]
+
+
+def _cut_prompt(prompt: str, limit: int | None) -> str:
+    """As much of a prompt as may be read before each text: what is longer leaves no token for the text."""
+    return prompt if limit is None else prompt[: 2 * (_LEAST + _CHARACTERS * limit)]
+
+
+def most_characters(limit: int | None) -> int | None:
+    """How many characters are read of a text at most, by a model that reads at most ``limit`` tokens."""
+    return None if limit is None else max(_MOST, 16 * (_LEAST + _CHARACTERS * limit))
+
+
+def _cut(text: str, most: int | None, left: bool) -> str:
+    """As much of a text as may be read; of one that is truncated on the left, its end."""
+    if most is None or len(text) <= most:
+        return text
+    return text[-most:] if left else text[:most]
+
+
+def groups(texts: Iterable[Text], length: Callable[[Text], int]) -> Iterator[tuple[int, list[Text]]]:
+    """Groups of texts to tokenize together, each with the index of its first text.
+
+    Args:
+        texts: The texts.
+        length: How many characters are read of a text.
+    """
+    first, characters = 0, 0
+    group: list[Text] = []
+    for text in texts:
+        group.append(text)
+        characters += length(text)
+        if characters >= _TOGETHER:
+            yield first, group
+            first, characters, group = first + len(group), 0, []
+    if group:
+        yield first, group
 
 
 def tokenize(reader: ReadsText, texts: Sequence[str], prompt: str = "", max_length: int | None = None) -> Tokens:
     """Tokenize texts and truncate those that exceed the ``max_seq_length`` of the reader.
 
-    Of texts that are far longer, only a prefix is read, where that cannot change the tokens that remain. Unknown
-    tokens are counted in what is read.
+    Of texts that are far longer, only a prefix is read, where that cannot change the tokens that remain; and never more
+    than ``most_characters``. Unknown tokens are counted in what is read.
 
     Args:
         reader: First module of an encoder.
@@ -111,24 +158,28 @@ def tokenize(reader: ReadsText, texts: Sequence[str], prompt: str = "", max_leng
     limit = reader.max_seq_length
     if max_length is not None:
         limit = max_length if limit is None else min(limit, max_length)
+    most, left = most_characters(limit), getattr(reader, "truncation_side", "right") == "left"
     prompt_tokens = prompt_length(reader, prompt) if prompt else None
-    read = [prompt + text for text in texts] if prompt else list(texts)
-    if limit is None or len(max(read, key=len, default="")) <= 2 * (_LEAST + _CHARACTERS * limit):
-        rows = reader.tokenize(read)
-    else:
-        rows = tokenize_prefixes(reader, read, limit)
-    unknown, known = count_unknown(reader, read, rows, prompt_tokens)
-    truncated = np.zeros(len(rows), bool)
-    if limit is not None and len(max(rows, key=len, default=[])) > limit:
-        truncated[:] = np.fromiter(map(len, rows), np.int64, len(rows)) > limit
-        for row in np.flatnonzero(truncated):
-            rows[row] = _truncate(rows[row], limit, reader)
-    ids, offsets = _flat(rows)
+    whole, prompt = prompt, _cut_prompt(prompt, limit)
+    rows: list[list[int]] = []
+    truncated, unknown, known = np.zeros(len(texts), bool), 0, 0
+    for first, group in groups(texts, lambda text: len(prompt) + len(text)):
+        read = [_cut(prompt + text, most, left) for text in group]
+        own = reader.tokenize(read) if limit is None else tokenize_prefixes(reader, read, limit)
+        counts = count_unknown(reader, read, own, prompt_tokens)
+        unknown, known = unknown + counts[0], known + counts[1]
+        for row, (ids, text) in enumerate(zip(own, group, strict=True)):
+            if limit is not None and len(ids) > limit:
+                own[row], truncated[first + row] = _truncate(ids, limit, reader), True
+            elif len(prompt) < len(whole) or len(read[row]) < len(prompt) + len(text):
+                truncated[first + row] = True
+        rows += own
+    flat, offsets = _flat(rows)
     size = getattr(reader, "vocab_size", None)
-    if size is not None and ids.max(initial=0) >= size:
-        raise _without_vector(ids, size, "id", offsets, texts)
+    if size is not None and flat.max(initial=0) >= size:
+        raise _without_vector(flat, size, "id", offsets, texts)
     prompts = None if prompt_tokens is None else np.full(len(rows), prompt_tokens)
-    return Tokens(ids, offsets, truncated, prompts, unknown=unknown, known=known)
+    return Tokens(flat, offsets, truncated, prompts, unknown=unknown, known=known)
 
 
 def tokenize_prefixes(reader: ReadsText, texts: Sequence[str], limit: int) -> list[list[int]]:
@@ -142,11 +193,12 @@ def tokenize_prefixes(reader: ReadsText, texts: Sequence[str], limit: int) -> li
         texts: The texts, including the prompt.
         limit: Longest input in tokens, including special tokens.
     """
-    border = getattr(reader, "border", None)
-    if border is None or getattr(reader, "truncation_side", "right") == "left":
+    size, left = _LEAST + _CHARACTERS * limit, getattr(reader, "truncation_side", "right") == "left"
+    border = None if left or len(max(texts, key=len, default="")) <= 2 * size else getattr(reader, "border", None)
+    if border is None:
         return reader.tokenize(list(texts))
     rows: list[list[int]] = [[]] * len(texts)
-    waiting, size = list(range(len(texts))), _LEAST + _CHARACTERS * limit
+    waiting = list(range(len(texts)))
     while waiting:
         ends = [border.search(texts[row], size) if len(texts[row]) > 2 * size else None for row in waiting]
         read = [texts[row][: end.end()] if end else texts[row] for row, end in zip(waiting, ends, strict=True)]
@@ -173,12 +225,12 @@ def count_unknown(
     """
     leading, trailing = reader.special_tokens
     around = trailing + (leading if prompt_tokens is None else prompt_tokens)
-    tokens = sum(map(len, rows)) - around * len(rows)
+    tokens = max(0, sum(map(len, rows)) - around * len(rows))
     if hasattr(reader, "count_left_out"):
         return reader.count_left_out(texts, rows), tokens
     number = getattr(reader, "unknown_id", None)
     unknown = 0 if number is None else sum(map(methodcaller("count", number), rows))
-    return unknown, tokens - unknown
+    return unknown, max(0, tokens - unknown)
 
 
 def _truncate(row: list[int], limit: int, reader: ReadsText) -> list[int]:
@@ -190,9 +242,16 @@ def _truncate(row: list[int], limit: int, reader: ReadsText) -> list[int]:
 
 
 def tokenize_pairs(
-    reader: PairTokenizer, pairs: Sequence[Pair], limit: int | None, vocab_size: int | None, types: int | None
+    reader: PairTokenizer,
+    pairs: Sequence[Pair],
+    limit: int | None,
+    vocab_size: int | None,
+    types: int | None,
+    prompt: str = "",
 ) -> Tokens:
     """Tokenize pairs of texts, each as one input, and truncate those that exceed a limit.
+
+    Of each text, no more than ``most_characters`` are read.
 
     Args:
         reader: The tokenizer.
@@ -200,8 +259,16 @@ def tokenize_pairs(
         limit: Longest input in tokens; None for no limit.
         vocab_size: Number of tokens that the model has vectors for, if known.
         types: Number of token types that the model has vectors for, if known.
+        prompt: Text prepended to the first text of each pair.
     """
-    read = reader(pairs, limit)
+    most, left = most_characters(limit), reader.truncation_side == "left"
+    start = _cut_prompt(prompt, limit)
+    read: list[tuple[list[int], list[int], bool]] = []
+    for _, group in groups(pairs, lambda pair: len(start) + sum(map(len, pair))):
+        texts = [(_cut(start + first, most, left), _cut(second, most, left)) for first, second in group]
+        for result, pair, text in zip(reader(texts, limit), group, texts, strict=True):
+            cut = len(prompt) + sum(map(len, pair)) > sum(map(len, text))
+            read.append((*result[:2], result[2] or cut))
     rows = [ids for ids, _, _ in read]
     ids, offsets = _flat(rows)
     kinds = _flat([kinds for _, kinds, _ in read])[0] if reader.typed else None

@@ -285,7 +285,7 @@ def test_a_document_does_not_see_the_others(encoder: SentenceEncoder, monkeypatc
     for row, text in enumerate(documents):
         own = [place for place, chunk in enumerate(chunks) if chunk.document == row]
         np.testing.assert_allclose(vectors[own], encode_chunks(encoder, text, 7, 2, late=True)[1], atol=1e-6)
-    monkeypatch.setattr("sbert.chunking.boundaries._WINDOW", 10)
+    monkeypatch.setattr("sbert.pipeline.tokenize._TOGETHER", 10)
     again, others = encode_chunks(encoder, documents, 7, 2, late=True, batch_tokens=30)
     assert again == chunks
     np.testing.assert_allclose(others, vectors, atol=1e-6)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
 
 from sbert import SentenceEncoder
+from sbert.chunking import encode_chunks
 from sbert.modules.borders import border
 from sbert.modules.tokenizer import FastTokenizer
 from sbert.pipeline import tokenize as tokenizing
@@ -164,3 +166,59 @@ def test_ten_megabytes_cost_what_a_page_costs() -> None:
     tracemalloc.stop()
     np.testing.assert_array_equal(vector, expected)
     assert peak < 20e6
+
+
+LONGEST = 1 << 17  # Characters that are read of a text at most, where it has too few tokens for the limit.
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("part", ["x", "fox-", "湖"])
+def test_no_more_is_read_of_any_text_than_may_matter(part: str, side: str) -> None:
+    """One word, punctuation and Chinese characters, among which no border is: of 8 MB a tokenizer makes gigabytes."""
+    rust, lengths = FastTokenizer(small.wordpiece()), list[int]()
+    reader = Reader(small.wordpiece(), 64)
+    reader.tokenize = lambda texts: lengths.extend(map(len, texts)) or rust(texts)
+    reader.truncation_side = side
+    longest = part * (LONGEST // len(part))
+    tokens = tokenize(reader, [longest, part * 2_000_000, "a fox"], "red: ")
+    assert max(lengths) == LONGEST
+    assert tokens.truncated.tolist() == [True, True, False], "what was not read is said"
+    whole = tokenize(reader, [longest[: LONGEST - len("red: ")]], "red: ")
+    assert whole.truncated.all() == (part != "x"), "one word is one token, and was read as a whole"
+    if side == "right":
+        row = whole.ids.tolist()
+        assert tokens.ids.tolist() == [*row, *row, *tokenize(reader, ["a fox"], "red: ").ids.tolist()]
+
+
+@pytest.mark.parametrize("prompt", ["a fox " * 1_400_000, "x" * 8_000_000])
+def test_a_prompt_is_cut_too(prompt: str) -> None:
+    model, lengths = SentenceEncoder(device="cpu"), list[int]()
+    model.max_seq_length = 64
+    rust = model[0].tokenize
+    model[0].tokenize = lambda texts: lengths.extend(map(len, texts)) or rust(texts)
+    model.prompts, model.default_prompt_name = {"long": prompt}, "long"
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.encode(["lake " * number for number in range(1, 10)])
+    assert "9 of 9 sentences were truncated to max_seq_length=64" in str(caught[0].message)
+    assert max(lengths) < 10_000
+    for late in (False, True):
+        with pytest.raises(ValueError, match="pass .*a shorter prompt"):
+            encode_chunks(model, ["A lake."], chunks=[(0, 0, 3)] if late else None, late=late)
+
+
+def test_texts_are_read_in_groups(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The memory of a tokenizer is that of a group."""
+    random = np.random.default_rng(0)
+    texts = [" ".join(random.choice(small.words(), length)) for length in random.integers(0, 20, 40)]
+    whole = tokenize(reader, texts, "one ")
+    monkeypatch.setattr(tokenizing, "_TOGETHER", 100)
+    rust, sizes = reader.tokenize, list[int]()
+    reader.tokenize = lambda read: sizes.append(len(read)) or rust(read)
+    try:
+        read = tokenize(reader, texts, "one ")
+    finally:
+        reader.tokenize = rust
+    assert len(sizes) > 10
+    for name in ("ids", "offsets", "truncated", "prompt_tokens", "unknown", "known"):
+        np.testing.assert_array_equal(getattr(read, name), getattr(whole, name))
