@@ -203,7 +203,7 @@ def test_a_prompt_is_cut_too(prompt: str) -> None:
     assert "9 of 9 sentences were truncated to max_seq_length=64" in str(caught[0].message)
     assert max(lengths) < 10_000
     for late in (False, True):
-        with pytest.raises(ValueError, match="pass .*a shorter prompt"):
+        with pytest.raises(ValueError, match=r"pass .*a shorter prompt"):
             encode_chunks(model, ["A lake."], chunks=[(0, 0, 3)] if late else None, late=late)
 
 
