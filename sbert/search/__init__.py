@@ -75,7 +75,6 @@ model, which is English here; ``language=`` sets another one, or None for words 
 | ``{"year": {2030, 2031}}`` or ``{"year": {"$in": [2030, 2031]}}`` | one of these values, or a list that has one |
 | ``{"year": {"$gt": 2000, "$lte": 2031}}``, also ``$gte``, ``$lt`` | such a number or string, or a list that has one |
 | ``{"tags": {"$contains": "a"}}`` | a list that has this value |
-| ``{"tags": ["a", "b"]}`` | this list |
 | ``{"year": {"$ne": 2031}}``, ``{"year": {"$nin": [2030, 2031]}}`` | all others, also without the field |
 | ``{"$or": [{"year": 2031}, {"tags": "a"}]}``, also ``$and`` | one of these or, with ``$and``, all |
 

@@ -35,12 +35,6 @@ class Lock:
         self._lock = threading.RLock()
         _locks.add(self)
 
-    def _release_of_others(self) -> None:
-        if self._lock.acquire(blocking=False):  # It was free, or held by the forking thread.
-            self._lock.release()
-        else:
-            self._lock = threading.RLock()
-
     def __enter__(self) -> None:
         self._lock.acquire()
 
@@ -51,12 +45,15 @@ class Lock:
 _locks: weakref.WeakSet[Lock] = weakref.WeakSet()
 
 
-def _release_all() -> None:
+def _release_locks_of_others() -> None:
     for lock in list(_locks):
-        lock._release_of_others()
+        if lock._lock.acquire(blocking=False):  # It was free, or held by the forking thread.
+            lock._lock.release()
+        else:
+            lock._lock = threading.RLock()
 
 
-in_child(_release_all)  # Once for all: what is registered stays alive until the process ends.
+in_child(_release_locks_of_others)  # Once for all: what is registered stays alive until the process ends.
 _asking = Lock()
 
 

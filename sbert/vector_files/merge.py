@@ -26,7 +26,6 @@ from sbert.vector_files.manifest import (
     read_manifest,
     shard_of,
 )
-from sbert.vector_files.reader import rows_of_shard
 
 
 @dataclass(frozen=True)
@@ -168,7 +167,6 @@ def _check(shards: list[Path]) -> tuple[Manifest, Ending]:
             f"{len(missing)} of {len(shards)} shards are missing or not finished: {listed}; encode them first"
         )
     first, end = done[shards[0]]
-    stripe: int = first.header["stripe"]
     for index, (manifest, ending) in enumerate(done.values()):
         if manifest.header["shard"] != [index, len(shards)]:
             reason = f"was written with shard={tuple(manifest.header['shard'])}, and its name says another one"
@@ -178,9 +176,6 @@ def _check(shards: list[Path]) -> tuple[Manifest, Ending]:
         if (ending.read, ending.input) != (end.read, end.input):
             reason = f"was written from other texts than {shards[0].name} ({ending.read} and {end.read} of them)"
             raise UnreadableError(manifest.output, reason, "encode the older one again, with overwrite=True")
-        if manifest.rows != rows_of_shard(ending.read, (index, len(shards)), stripe):
-            reason = f"has {manifest.rows} rows, which are not those of its part"
-            raise UnreadableError(manifest.output, reason, "encode it again, with overwrite=True")
         if not manifest.is_finished():
             raise manifest.damaged_output()
     return first, end

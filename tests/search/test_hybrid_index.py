@@ -101,7 +101,7 @@ def test_filters(model: SentenceEncoder) -> None:
     del expected["hybrid"]  # It fuses others after a filter.
     for where, test in (
         ({"year": 2003}, lambda own: own["year"] == 2003),
-        ({"year": {2001, 2002, "x"}, "tags": ["a"]}, lambda own: own["year"] in (2001, 2002) and own["tags"] == ["a"]),
+        ({"year": {2001, 2002, "x"}, "tags": "a"}, lambda own: own["year"] in (2001, 2002) and "a" in own["tags"]),
         (lambda own: "b" in own["tags"] and np.bool_(True), lambda own: "b" in own["tags"]),
         ({"tags": {"a", "c"}}, lambda own: "a" in own["tags"]),
         ({"tags": "b"}, lambda own: "b" in own["tags"]),
@@ -139,8 +139,6 @@ def fulfils(own: dict[str, Any], where: Any) -> bool:
             return not holds(field, {"$ne": "$eq", "$nin": "$in"}[name], wanted)
         if field not in own or (name == "$contains" and not isinstance(own[field], list)):
             return False
-        if name == "$eq" and isinstance(wanted, list):
-            return bool(own[field] == wanted)
         for value in own[field] if isinstance(own[field], list) else [own[field]]:
             if name in ("$eq", "$contains") and equal(value, wanted):
                 return True
@@ -180,7 +178,7 @@ def test_filters_are_those_of_a_plain_loop(seed: int) -> None:
         order = [{name: chance.choice([0, 1, 2.5, "a", "b", "2031"])} for name in ("$gt", "$gte", "$lt", "$lte")]
         some = chance.choices(VALUES, k=chance.randrange(4))
         several = [{"$in": some}, {"$nin": tuple(some)}, set(some), {"$nin": set(some)}]
-        single = [{"$eq": value()}, {"$ne": value()}, {"$contains": value()}, value(), {"$ne": ["a"]}, ["a", "b"]]
+        single = [{"$eq": value()}, {"$ne": value()}, {"$contains": value()}, value()]
         first, second = chance.choice([order, several, single]), chance.choice(order)
         one = chance.choice(first)
         return {**second, **one} if isinstance(one, dict) and chance.random() < 0.3 else one
@@ -206,27 +204,19 @@ def test_filters_are_those_of_a_plain_loop(seed: int) -> None:
 @pytest.mark.parametrize(
     ("where", "error", "message"),
     [
-        ({"num": {"$gt": "5"}}, ValueError, "where['num'] looks for '5' with '$gt', and the values of the field are n"),
-        ({"num": "5"}, ValueError, "the values of the field are numbers; pass a value like these, or a set of values"),
-        ({"num": True}, ValueError, "where['num'] looks for True with '$eq', and the values of the field are numbers"),
-        ({"num": [1, 2]}, ValueError, "where['num'] looks for [1, 2] with '$eq', and the values of the field are num"),
-        ({"$or": [{"num": 1}, {"num": {"a"}}]}, ValueError, "looks for {'a'} with '$in', and the values of the field"),
-        ({"num": {"$contains": 1}}, ValueError, "where['num'] looks for 1 with '$contains', and the values of the fie"),
-        ({"tags": {"$nin": [1]}}, ValueError, "and the values of the field are lists of strings; pass a value like"),
+        ({"num": {"$gt": "5"}}, ValueError, "where['num']['$gt'] is '5', but the field has numbers; pass such a value"),
+        ({"num": "5"}, ValueError, "where['num']['$eq'] is '5', but the field has numbers; pass such a value"),
+        ({"num": True}, ValueError, "where['num']['$eq'] is True, but the field has numbers; pass such a value"),
+        ({"$or": [{"num": 1}, {"num": {"a"}}]}, ValueError, "where['num']['$in'] is {'a'}, but the field has numbers"),
+        ({"num": {"$contains": 1}}, ValueError, "where['num']['$contains'] is 1, but the field has numbers"),
+        ({"tags": {"$nin": [1]}}, ValueError, "where['tags']['$nin'] is [1], but the field has lists of strings"),
+        ({"inner": "a"}, ValueError, "where['inner']['$eq'] is 'a', but the field has lists or dicts; pass such"),
         ({"nmu": 1}, ValueError, "no document has the field 'nmu'; did you mean 'num'?"),
         ({"nmu": {"$ne": 1}}, ValueError, "no document has the field 'nmu'; did you mean 'num'?"),
         ({"lang": "de"}, ValueError, "no document has the field 'lang'; pass one of num, tags, inner, null"),
-        (
-            {"num": {"$gtt": 5}},
-            ValueError,
-            "where['num'] has the operator '$gtt', which is unknown; did you mean '$",
-        ),
+        ({"num": {"$gtt": 5}}, ValueError, "has the operator '$gtt', which is unknown; did you mean '$gt'?"),
         ({"num": {"gt": 5}}, ValueError, "where['num'] has the operator 'gt', which is unknown; did you mean '$gt'?"),
-        (
-            {"inner": {"num": 5}},
-            ValueError,
-            "has the operator 'num', which is unknown; pass one of $eq, $ne, $gt, $",
-        ),
+        ({"inner": {"num": 5}}, ValueError, "has the operator 'num', which is unknown; pass one of $eq, $ne, $in, $"),
         ({"num": {"$exists": True}}, ValueError, "'$exists', which is unknown"),
         ({"$not": {"num": 5}}, ValueError, "where has the operator '$not', which is unknown; pass one of $and, $or"),
         ({"$adn": []}, ValueError, "did you mean '$and'?"),
@@ -236,7 +226,8 @@ def test_filters_are_those_of_a_plain_loop(seed: int) -> None:
         ({"$and": [5]}, TypeError, "where is of type int; pass a dict or a function"),
         ({5: 5}, ValueError, "no document has the field 5; pass one of num, tags, inner, null"),
         ({"num": {"$in": "abc"}}, TypeError, "where['num']['$in'] is 'abc'; pass a list of values"),
-        ({"num": {"$gt": [5]}}, TypeError, "where['num']['$gt'] is [5]; pass one value"),
+        ({"num": {"$gt": [5]}}, TypeError, "where['num']['$gt'] is [5]; pass one value, or {'$in': [...]} for one of"),
+        ({"tags": ["a", "b"]}, TypeError, "where['tags']['$eq'] is ['a', 'b']; pass one value, or {'$in': [...]}"),
         ({"num": {"$lt": None}}, TypeError, "where['num']['$lt'] is None; pass a number or a string"),
         ({"num": {"$lt": float("nan")}}, TypeError, "has nan; pass a string, a number, True, False or None"),
         ({"num": {"$in": [[1]]}}, TypeError, "where['num']['$in'] has [1]; pass a string, a number"),

@@ -11,7 +11,6 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -209,7 +208,7 @@ def metadata_json(metadata: Iterable[Mapping[str, Any]], count: int) -> list[byt
         same = False
         with suppress(TypeError, ValueError, RecursionError):
             notes.append(as_json(each))
-            same = isinstance(each, dict) and _depth(each) <= _DEPTH and json.loads(notes[-1]) == each
+            same = isinstance(each, dict) and not _is_deep(each) and json.loads(notes[-1]) == each
         if not same:
             reason = f"is not a dict that JSON can hold, of at most {_DEPTH} levels; pass str as keys, and flatten it"
             raise ValueError(f"metadata[{row}]={reprlib.repr(each):.60} {reason}")
@@ -218,10 +217,7 @@ def metadata_json(metadata: Iterable[Mapping[str, Any]], count: int) -> list[byt
     return notes
 
 
-def _depth(metadata: dict[str, Any]) -> int:
-    """How deep lists and dicts are nested, counted up to one more than ``_DEPTH``."""
-    depth, level = 0, list[Any]([metadata])
-    while level and depth <= _DEPTH:
-        inner = chain.from_iterable(each.values() if isinstance(each, dict) else each for each in level)
-        depth, level = depth + 1, [each for each in inner if isinstance(each, (list, dict))]
-    return depth
+def _is_deep(value: object, levels: int = _DEPTH) -> bool:
+    """Whether lists and dicts are nested deeper than so many levels."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    return inner is not None and (not levels or any(_is_deep(each, levels - 1) for each in inner))

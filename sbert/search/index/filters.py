@@ -19,12 +19,9 @@ Filter = Callable[[list[Metadata]], Mask]
 
 _LOGICAL = {"$and": np.logical_and, "$or": np.logical_or}
 _ORDER = {"$gt": operator.gt, "$gte": operator.ge, "$lt": operator.lt, "$lte": operator.le}
-_NEGATIONS = {"$ne": "$eq", "$nin": "$in"}
-_OPERATORS = ("$eq", "$ne", *_ORDER, "$in", "$nin", "$contains")
+_OPERATORS = ("$eq", "$ne", "$in", "$nin", "$contains", *_ORDER)
 # Types of JSON. True is a number in Python, but not in JSON, so booleans come first.
-_KINDS = {bool: "booleans", int: "numbers", float: "numbers", str: "strings", type(None): "null", dict: "dicts"}
-# What a field of any kind may hold, as well.
-_ANY = {"null", "lists of null"}
+_KINDS = {bool: "booleans", int: "numbers", float: "numbers", str: "strings", type(None): "null"}
 _MISSING = object()
 
 
@@ -75,13 +72,11 @@ def _hint(name: object, known: Iterable[Any]) -> str:
 
 def _parse_condition(field: Any, name: str, operand: Any) -> Filter:
     """The filter of one operator of a field."""
-    place, positive = f"where[{field!r}][{name!r}]", _NEGATIONS.get(name, name)
-    if positive == "$eq" and isinstance(operand, list):
-        lists = {f"lists of {each}" for each in ("lists", *_KINDS.values())} - _ANY
-        return _condition(field, name, operand, lists, lambda value: bool(value == operand))
-    if (positive == "$in") != isinstance(operand, (list, tuple, set, frozenset)):
-        raise TypeError(f"{place} is {operand!r:.60}; pass {'a list of values' if positive == '$in' else 'one value'}")
-    operands = {_check_operand(place, each) for each in (operand if positive == "$in" else [operand])}
+    place, is_in = f"where[{field!r}][{name!r}]", name in ("$in", "$nin")
+    if is_in != isinstance(operand, (list, tuple, set, frozenset)):
+        expected = "a list of values" if is_in else "one value, or {'$in': [...]} for one of several"
+        raise TypeError(f"{place} is {operand!r:.60}; pass {expected}")
+    operands = {_check_operand(place, each) for each in (operand if is_in else [operand])}
     kinds, compare = {kind for kind, _ in operands}, _ORDER.get(name)
     if compare and not kinds <= {"numbers", "strings"}:
         raise TypeError(f"{place} is {operand!r:.60}; pass a number or a string")
@@ -93,45 +88,37 @@ def _parse_condition(field: Any, name: str, operand: Any) -> Filter:
     def test(value: Any) -> bool:
         return any(map(passes, value)) if type(value) is list else name != "$contains" and passes(value)
 
-    lists = {f"lists of {kind}" for kind in kinds}
-    return _condition(field, name, operand, lists if name == "$contains" else lists | kinds, test)
+    def find(metadata: list[Metadata]) -> Mask:
+        values = [each.get(field, _MISSING) for each in metadata]
+        passed = np.fromiter(map(test, values), bool, len(values))
+        if not passed.any() and len(values):
+            _check_field(field, name, operand, kinds, metadata)
+        return ~passed if name in ("$ne", "$nin") else passed
+
+    return find
 
 
 def _check_operand(place: str, value: Any) -> tuple[str, Any]:
     """The kind of a value of JSON, and the value; a TypeError for lists, dicts and NaN."""
     plain = value.item() if isinstance(value, np.generic) else value
-    kind = next((kind for known, kind in _KINDS.items() if known is not dict and isinstance(plain, known)), None)
+    kind = next((kind for known, kind in _KINDS.items() if isinstance(plain, known)), None)
     if kind is None or plain != plain:
         raise TypeError(f"{place} has {value!r:.60}; pass a string, a number, True, False or None")
     return kind, plain
 
 
-def _condition(field: Any, name: str, operand: object, kinds: set[str], test: Callable[[Any], bool]) -> Filter:
-    """The filter of metadata whose value in a field, which may be missing, passes a test; of all others for ``"$ne"``.
-
-    It raises a ValueError if no value can pass: the field is unknown, or none of its values is of these kinds.
-    """
-
-    def find(metadata: list[Metadata]) -> Mask:
-        values = [each.get(field, _MISSING) for each in metadata]
-        passed = np.fromiter(map(test, values), bool, len(values))
-        if not passed.any() and len(values):
-            present = set[str]().union(*(_kinds_of(value) for value in values if value is not _MISSING)) - _ANY
-            if all(value is _MISSING for value in values):
-                known = {name: None for each in metadata for name in each}
-                raise ValueError(f"where: no document has the field {field!r}; {_hint(field, known)}")
-            if present and kinds and not kinds & (present | _ANY):
-                raise ValueError(
-                    f"where[{field!r}] looks for {operand!r:.60} with {name!r}, and the values of the field are"
-                    f" {' and '.join(sorted(present))}; pass a value like these, or a set of values"
-                )
-        return ~passed if name in _NEGATIONS else passed
-
-    return find
-
-
-def _kinds_of(value: Any) -> set[str]:
-    """The kind of a value, or those of the values of a list, none for an empty one."""
-    if isinstance(value, list):
-        return {f"lists of {_KINDS.get(type(each), 'lists')}" for each in value}
-    return {_KINDS[type(value)]}
+def _check_field(field: Any, name: str, operand: object, kinds: set[str], metadata: list[Metadata]) -> None:
+    """Raise a ValueError if no metadata have a field, or if all its values are of other kinds than the operand."""
+    if not any(field in each for each in metadata):
+        known = {name: None for each in metadata for name in each}
+        raise ValueError(f"where: no document has the field {field!r}; {_hint(field, known)}")
+    present = set()
+    for value in (each[field] for each in metadata if field in each):
+        prefix, parts = ("lists of ", value) if isinstance(value, list) else ("", [value])
+        present |= {prefix + _KINDS.get(type(each), "lists or dicts") for each in parts if each is not None}
+    wanted = {prefix + kind for kind in kinds for prefix in ("", "lists of ")[name == "$contains" :]}
+    if present and wanted and "null" not in kinds and not wanted & present:
+        listed = " and ".join(sorted(present))
+        raise ValueError(
+            f"where[{field!r}][{name!r}] is {operand!r:.60}, but the field has {listed}; pass such a value"
+        )
