@@ -90,7 +90,7 @@ where all values are numbers. For all else, pass a function of the metadata.
 [2, 3]
 >>> index.search("Who sleeps?", where={"yaer": 2030})
 Traceback (most recent call last):
-ValueError: where: no document has the field 'yaer'; did you mean 'year'?
+ValueError: where: 'yaer' is no field of any document; did you mean 'year'?
 
 ``rerank=`` takes a ``CrossEncoder`` or ``LateInteraction(model)``, which sorts the best 100. ``BM25`` and ``fuse`` do
 the same with vectors and ids of your own: pass ``fuse`` many candidates, such as 1,000, and ``method="weighted",

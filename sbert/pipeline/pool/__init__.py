@@ -41,7 +41,7 @@ class WorkerError(Exception):
 class Pool(AbstractContextManager["Pool"]):
     """Worker processes that encode parts of the texts, in place of their model; ``model.pool(devices)`` makes one.
 
-    ``encode``, ``encode_query`` and so on are those of the model, with ``pool=`` set to this; all else is read from the
+    ``encode``, ``encode_query`` and so on are those of the model, with this as ``pool=``; all else is read from the
     model. So evaluators and functions that take a model take this. A context manager that ends the processes.
 
     Each takes the next texts when it is done with some, so that a slow device does not hold up the rest. An error of a
@@ -84,13 +84,7 @@ class Pool(AbstractContextManager["Pool"]):
     def __getattr__(self, name: str) -> Any:
         if name in ("encode", "encode_query", "encode_document", "predict", "rank"):
             method = getattr(self.model, name)
-
-            def call(*args: Any, **options: Any) -> Any:
-                if "pool" in options:
-                    raise TypeError(f"{name}() of a pool takes no pool=; leave it out, or call {name}() of the model")
-                return method(*args, pool=self, **options)
-
-            return call
+            return lambda *args, **options: method(*args, **{**options, "pool": options.get("pool") or self})
         if name.startswith("_"):
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
         return getattr(self.model, name)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Collection, Iterable, Mapping
-from itertools import islice
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ Filter = Callable[[list[Metadata]], Mask]
 
 _LOGICAL = {"$and": np.logical_and, "$or": np.logical_or}
 _ORDER = {"$gt": operator.gt, "$gte": operator.ge, "$lt": operator.lt, "$lte": operator.le}
-_OPERATORS = ("$eq", "$ne", "$in", "$nin", "$contains", *_ORDER)
+_EQUALITY = ("$eq", "$ne", "$in", "$nin", "$contains")
 # Types of JSON. True is a number in Python, but not in JSON, so booleans come first.
 _KINDS = {bool: "booleans", int: "numbers", float: "numbers", str: "strings", type(None): "null"}
 _MISSING = object()
@@ -49,29 +48,25 @@ def _join(logical: np.ufunc, filters: list[Filter]) -> Filter:
 def _parse_entry(name: object, value: object) -> Filter:
     """The filter of an entry of a dict: conditions of a field, or ``"$and"`` or ``"$or"`` of several dicts."""
     if isinstance(name, str) and name.startswith("$"):
-        _check_operators("where", [name], _LOGICAL)
+        _check_known(name, [*_LOGICAL], "operator of dicts")
         if not isinstance(value, (list, tuple)) or not value:
             raise TypeError(f"where[{name!r}] is {value!r:.60}; pass a list of at least one dict")
         return _join(_LOGICAL[name], [parse_where(each) for each in value])
-    if not isinstance(value, Mapping):
+    if not value or not isinstance(value, Mapping):
         value = {"$in" if isinstance(value, (set, frozenset)) else "$eq": value}
-    _check_operators(f"where[{name!r}]", value or ["{}"], _OPERATORS)
     return _join(np.logical_and, [_parse_condition(name, *each) for each in value.items()])
 
 
-def _check_operators(place: str, given: Iterable[object], known: Collection[Any]) -> None:
-    for name in given:
-        if name not in known:
-            raise ValueError(f"{place} has the operator {name!r:.60}, which is unknown; {_hint(name, known)}")
-
-
-def _hint(name: object, known: Iterable[Any]) -> str:
-    nearest = nearest_argument(str(name), known)
-    return f"did you mean {nearest!r}?" if nearest else f"pass one of {', '.join(islice(known, 20)) or 'none'}"
+def _check_known(name: object, known: list[Any], what: str) -> None:
+    if name not in known:
+        nearest = nearest_argument(str(name), known)
+        meant = f"did you mean {nearest!r}?" if nearest else f"pass one of {', '.join(known[:20]) or 'none'}"
+        raise ValueError(f"where: {name!r:.60} is no {what}; {meant}")
 
 
 def _parse_condition(field: Any, name: str, operand: Any) -> Filter:
     """The filter of one operator of a field."""
+    _check_known(name, [*_EQUALITY, *_ORDER], f"operator of the field {field!r}")
     place, is_in = f"where[{field!r}][{name!r}]", name in ("$in", "$nin")
     if is_in != isinstance(operand, (list, tuple, set, frozenset)):
         expected = "a list of values" if is_in else "one value, or {'$in': [...]} for one of several"
@@ -109,9 +104,7 @@ def _check_operand(place: str, value: Any) -> tuple[str, Any]:
 
 def _check_field(field: Any, name: str, operand: object, kinds: set[str], metadata: list[Metadata]) -> None:
     """Raise a ValueError if no metadata have a field, or if all its values are of other kinds than the operand."""
-    if not any(field in each for each in metadata):
-        known = {name: None for each in metadata for name in each}
-        raise ValueError(f"where: no document has the field {field!r}; {_hint(field, known)}")
+    _check_known(field, list({name: None for each in metadata for name in each}), "field of any document")
     present = set()
     for value in (each[field] for each in metadata if field in each):
         prefix, parts = ("lists of ", value) if isinstance(value, list) else ("", [value])
