@@ -8,8 +8,7 @@ import re
 import warnings
 from typing import Any
 
-from sbert.cli.options import INPUT, SOURCES, add_options, at_least, is_input, load, names, progress, real
-from sbert.data import Texts
+from sbert.cli.options import INPUT, SOURCES, CountedTexts, add_options, at_least, is_input, load, names, progress, real
 from sbert.storage.hub import OWN
 
 _EPILOG = """\
@@ -26,6 +25,7 @@ One shard per job, numbered from 0, on one machine or many; a finished shard is 
 # The arguments of ``encode`` in all processes; options that have a meaning only with --ray, or none with it.
 _OPTIONS = "prompt prompt_name batch_size batch_tokens normalize_embeddings truncate_dim precision".split()
 _OPTIONS += ["on_truncate", "deterministic", "overwrite"]
+_PRECISIONS, _ACTIONS = "float32 float16 binary ubinary".split(), ("warn", "ignore", "error")
 _RAY = ("actors", "gpus_per_actor", "cpus_per_actor")
 _NOT_RAY = ("shard", "devices", "format")
 
@@ -49,12 +49,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--keep", type=names, default=[], metavar="NAMES", help="columns to copy to Parquet; lines are the column text")
     add("--prompt", metavar="TEXT", help="text inserted before each text")
     add("--prompt-name", metavar="NAME", help="one of the model's prompts")
-    add("--batch-size", type=int, metavar="N", help="texts per batch")
+    add("--batch-size", type=at_least(1), metavar="N", help="texts per batch")
     add("--batch-tokens", type=at_least(1), metavar="N", help="maximum number of tokens per batch")
     add("--normalize", dest="normalize_embeddings", action="store_true", help="scale vectors to length 1")
-    add("--truncate-dim", type=int, metavar="N", help="keep the first N dimensions")
-    add("--precision", default="float32", metavar="NAME", help="float32, float16, binary or ubinary")
-    add("--on-truncate", default="warn", metavar="ACTION", help="warn, ignore or error, for texts that are truncated")
+    add("--truncate-dim", type=at_least(1), metavar="N", help="keep the first N dimensions")
+    add("--precision", choices=_PRECISIONS, default="float32", metavar="NAME", help=", ".join(_PRECISIONS))
+    add("--on-truncate", choices=_ACTIONS, default="warn", help="what to do with texts that are truncated")
     add("--deterministic", action="store_true", help="the same vector to the last bit, whatever the batch and process")
     group = parser.add_argument_group("large inputs")
     add_options(group, "--overwrite")
@@ -106,9 +106,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _encode(arguments: argparse.Namespace, inputs: list[str], options: dict[str, Any]) -> None:
-    texts = Texts(inputs, arguments.column, format=arguments.format, keep=arguments.keep)
+    texts = CountedTexts(inputs, arguments.column, format=arguments.format, keep=arguments.keep)
     options |= {"out": arguments.output, "shard": arguments.shard}
     vectors = load(arguments).encode(texts, show_progress_bar=progress(arguments), **options)
+    texts.remark(arguments.column, "their vectors are those of an empty text")
     if not len(vectors) and arguments.shard is None:
         warnings.warn(f"{inputs[0]} contains no texts, so {arguments.output} contains no vectors", stacklevel=2)
     if not arguments.quiet:

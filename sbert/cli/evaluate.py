@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sbert.cli.options import LOADING, add_options, load, names, progress
+from sbert.cli.options import LOADING, add_options, at_least, load, names, progress
 from sbert.cli.output import table
 from sbert.data import read_nli, read_retrieval, read_sick
 from sbert.data.retrieval import is_retrieval
@@ -118,7 +118,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--data", required=True, metavar="DIR", help="folder of the data")
     add("--cross-encoder", action="store_true", help="a cross-encoder (sts, nli and nanobeir)")
     add("--retriever", metavar="MODEL", help="finds what a cross-encoder reranks (nanobeir)")
-    add("--rerank", type=int, default=100, metavar="K", help="documents that it reranks (100)")
+    add("--rerank", type=at_least(1), default=100, metavar="K", help="documents that it reranks (100)")
     add("--prompt", help="prompt of the texts of sts: a name or a text")
     add("--query-prompt", metavar="PROMPT", help="prompt of the queries of retrieval and nanobeir")
     add("--document-prompt", metavar="PROMPT", help="prompt of the documents of retrieval and nanobeir")

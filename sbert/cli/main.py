@@ -8,11 +8,15 @@ import re
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from importlib import import_module
 from types import ModuleType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from sbert import __version__
+from sbert.cli.options import suggest
+from sbert.cli.output import Terminal, visible
+from sbert.inputs.arguments import nearest_argument
 
 # In the order of ``sbert --help``. Each has a file with add_arguments(parser) and run(arguments), whose first line says
 # what the command does.
@@ -37,7 +41,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         1.0000
         0
     """
-    with warnings.catch_warnings():
+    with (
+        warnings.catch_warnings(),
+        redirect_stdout(Terminal(sys.stdout)),  # type: ignore[type-var]
+        redirect_stderr(Terminal(sys.stderr, has_bars=True)),  # type: ignore[type-var]
+    ):
         warnings.simplefilter("default")
         for meant_for_programmers in (DeprecationWarning, PendingDeprecationWarning, ResourceWarning, ImportWarning):
             warnings.simplefilter("ignore", meant_for_programmers)
@@ -63,26 +71,37 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _say(kind: str, message: object, options: Mapping[str, str]) -> None:
     """Print an error or a warning in one line, with the arguments of Python as options: ``top_k=0`` is --top-k 0."""
     line = re.sub(r"\bshard=\((\w+), (\w+)\)", r"--shard \1/\2", " ".join(str(message).split()))
+    line = re.sub(r"\bscale=\((\w+), (\w+)\)", r"--set data.scale=\1,\2", line)
     for name, option in options.items():
         line = re.sub(rf"pass {name}=None\b", f"leave {option} out", line)
         line = re.sub(rf"\b{name}=(?:True\b|(?=[\s;,.)]|$))", option, line)
-        line = re.sub(rf"\b{name}=", f"{option} ", line)
-    print(f"sbert: {kind}: {line}", file=sys.stderr)
+        line = re.sub(rf"\b{name}=(?!False)", f"{option} ", line)
+    print(visible(f"sbert: {kind}: {line}"), file=sys.stderr)
 
 
 class _Parser(argparse.ArgumentParser):
     """A parser that raises its errors, so that they are printed as one line like all others."""
 
+    words: Sequence[str] = ()
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            raise argparse.ArgumentError(action, f"{value!r} is unknown; {suggest(value, action.choices)}")
+
     def error(self, message: str) -> NoReturn:
-        raise ValueError(f"{message}; see {self.prog} --help")
+        known = list(self._option_string_actions)
+        for name in (word.partition("=")[0] for word in self.words if word.startswith("--")):
+            if not any(each.startswith(name) for each in known) and (nearest := nearest_argument(name, known)):
+                message = f"{message}; for {name}, did you mean {nearest}?"
+        raise ValueError(f"{message}{' See' if message[-1] == '?' else '; see'} {self.prog} --help")
 
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
     if argv and argv[0] in _COMMANDS:
         parser, command = _new_parser(argv[0])
         command.add_arguments(parser)
-        options = {action.dest: action.option_strings[-1] for action in parser._actions if action.option_strings}
-        parser.set_defaults(run=command.run, options={**options, "out": options.get("output", "")})
+        parser.set_defaults(run=command.run, options=_name_options(parser))
+        parser.words = argv[1:]
         return parser.parse_intermixed_args(argv[1:])  # This way, arguments may stand anywhere among options.
     parser = _Parser(prog="sbert", description="Sentence embeddings.", formatter_class=argparse.RawTextHelpFormatter)
     about = {name: _new_parser(name)[0].description for name in _COMMANDS}
@@ -91,6 +110,14 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("name", choices=_COMMANDS, metavar="COMMAND", help="sbert COMMAND --help explains its options")
     parser.parse_args(argv)
     raise ValueError("the command comes first; see sbert --help")
+
+
+def _name_options(parser: argparse.ArgumentParser) -> dict[str, str]:
+    """For each name that an argument of an option may have in Python, the option."""
+    options = {action.dest: action.option_strings[-1] for action in parser._actions if action.option_strings}
+    singular = {dest.removesuffix("s"): option for dest, option in options.items()}
+    flags = {option.strip("-").replace("-", "_"): option for option in options.values()}
+    return {**singular, **flags, **options, "out": options.get("output", "")}
 
 
 def _new_parser(name: str) -> tuple[_Parser, ModuleType]:

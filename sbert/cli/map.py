@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(parser, *TEXTS, "--quiet")
     add("-o", "--output", type=new_file, required=True, metavar="FILE.html", help="where to write the page")
     add("--clusters", type=at_least(0), metavar="N", help="number of colours (default: 2 to 12), 0 for none")
-    add("--method", default="auto", choices=("auto", "tsne", "pca"), help="layout (auto)")
+    add("--method", choices=("auto", "tsne", "pca"), default="auto", metavar="NAME", help="auto, tsne or pca")
     add("--title", help="title of the page (default: the file name)")
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from math import isfinite
 from typing import Any
 
-from sbert.data import FORMATS, read_texts
+from sbert.data import FORMATS, Texts
+from sbert.inputs.arguments import check_threshold, nearest_argument
 from sbert.storage.hub import OWN
 
 INPUT = f"file ({', '.join(FORMATS)}), optionally .gz or .zst; - for standard input"
@@ -45,6 +47,12 @@ def at_least(least: int) -> Callable[[str], int]:
         return int(text)
 
     return whole
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """What to write instead of an unknown name: the nearest known one, or any."""
+    nearest = nearest_argument(name, known)
+    return f"did you mean {nearest}?" if nearest else f"the known ones are {', '.join(known)}"
 
 
 def names(text: str) -> list[str]:
@@ -121,11 +129,29 @@ def read(arguments: argparse.Namespace) -> tuple[list[str], list[int]]:
         FileNotFoundError: If the file does not exist.
         ValueError: If a line is invalid, or there is no text.
     """
-    lines = enumerate(read_texts(arguments.texts, arguments.column, arguments.format), start=1)
-    texts = {row: text for row, text in lines if text.strip()}
+    every = CountedTexts(arguments.texts, arguments.column, format=arguments.format)
+    texts = {row: text for row, text in enumerate(every, start=1) if text.strip()}
     if not texts:
         raise ValueError(f"{arguments.texts} contains no text; pass another file")
+    every.remark(arguments.column, "they are skipped")
     return list(texts.values()), list(texts)
+
+
+class CountedTexts(Texts):
+    """Texts that count how many were read, and how many of them are empty cells."""
+
+    read = empty = 0
+
+    def rows(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """As in ``Texts``."""
+        for text, columns in super().rows():
+            self.read, self.empty = self.read + 1, self.empty + (not text.strip())
+            yield text, columns
+
+    def remark(self, column: str | None, what: str) -> None:
+        """Warn once if there were empty cells; lines of plain text may be empty."""
+        if self.empty and column:
+            warnings.warn(f"{self.empty} of {self.read} texts are empty; {what}", stacklevel=2)
 
 
 def load(arguments: argparse.Namespace, kind: type | None = None) -> Any:
@@ -143,6 +169,8 @@ def load(arguments: argparse.Namespace, kind: type | None = None) -> Any:
         raise ValueError("--device and --devices both name devices; pass one of them")
     device = "cpu" if devices else arguments.device  # From where the processes of a pool copy it to theirs.
     model: Any = (kind or SentenceEncoder)(arguments.model, device=device, dtype=arguments.dtype)
+    if (threshold := getattr(arguments, "threshold", None)) is not None and model.similarity_fn_name == "cosine":
+        check_threshold(threshold)
     return model.pool(devices) if devices else model
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import shutil
 import sys
 import textwrap
@@ -11,7 +12,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 if TYPE_CHECKING:
     import torch
@@ -48,8 +49,7 @@ def show(arguments: argparse.Namespace, lines: Iterable[Line], records: Iterable
         written = (json.dumps(record, ensure_ascii=ascii_only) for record in records)
     else:
         written = ((start + shorten(one_line(text), width - len(start))).rstrip() for start, text in lines)
-    # A lone surrogate, which JSON may contain, cannot be encoded; escaped, it is valid JSON again.
-    encodable = (line.encode(encoding, "backslashreplace").decode(encoding) for line in written)
+    encodable = (visible(line).encode(encoding, "backslashreplace").decode(encoding) for line in written)
     if not arguments.output:
         for line in encodable:
             print(line)
@@ -70,6 +70,52 @@ def shortest(score: object) -> float:
 def _width() -> int:
     """The number of columns of the terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else _UNLIMITED
+
+
+class _Escapes(dict[int, str]):
+    """For ``str.translate``: JSON's escapes of what controls a terminal, has no width, or cannot be encoded."""
+
+    def __missing__(self, code: int) -> str:
+        shown = chr(code)
+        if shown not in f"{_JOINERS}\n\t" and unicodedata.category(shown) in ("Cc", "Cf", "Cs", "Zl", "Zp"):
+            shown = json.dumps(shown)[1:-1]
+        self[code] = shown
+        return shown
+
+
+_ESCAPES = _Escapes()
+
+
+def visible(text: str) -> str:
+    r"""Escape control characters, those that change the text direction, and lone surrogates, as JSON does.
+
+    Example:
+        >>> visible("one\x1b[31m \u202etwo\x9b.npy")
+        'one\\u001b[31m \\u202etwo\\u009b.npy'
+    """
+    return text.translate(_ESCAPES)
+
+
+class Terminal:
+    """A stream whose text is made visible; progress bars may return to the start of their line, and go up one.
+
+    Args:
+        stream: The stream.
+        has_bars: Whether it shows progress bars.
+    """
+
+    def __init__(self, stream: TextIO, has_bars: bool = False) -> None:
+        self._stream = stream
+        self._moves = re.compile(r"(\r|\x1b\[A)" if has_bars else "((?!))")
+
+    def write(self, text: str) -> int:
+        """Write a text, and return its length."""
+        parts = self._moves.split(text)
+        self._stream.write("".join(part if number % 2 else visible(part) for number, part in enumerate(parts)))
+        return len(text)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._stream, name)
 
 
 def one_line(text: str) -> str:

@@ -46,8 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(parser, *SOURCES, *RESULTS)
     add("--top-k", type=at_least(1), default=10, metavar="N", help="results per query (10)")
     add("--threshold", type=real, metavar="X", help="minimum score")
-    about = "of the stored vectors: 4 bytes, 1 byte or 1 bit per dimension"
-    add("--precision", choices=_PRECISIONS, default="float32", help=about)
+    about = "of the stored vectors, float32, int8 or binary: 4 bytes, 1 byte or 1 bit per dimension"
+    add("--precision", choices=_PRECISIONS, default="float32", metavar="NAME", help=about)
     about = "of stop words and stems: english, german, ..., or none; default of --hybrid: the model's"
     add("--language", metavar="NAME", default="auto", help=about)
     add("--no-cache", action="store_true", help="neither read nor store vectors")

@@ -47,7 +47,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sbert.cli import train_build as build
-from sbert.cli.options import add_options, names
+from sbert.cli.options import add_options, at_least, names, real
 from sbert.cli.output import peak_memory
 from sbert.cli.train_settings import STORED, Settings, gather, parse_set
 from sbert.storage.atomic import write_text
@@ -79,11 +79,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--columns", dest="data.columns", type=names, metavar="A,B", help="columns, in the order of the loss")
     add("--label", dest="data.label", metavar="NAME", help="column of the labels")
     add("--loss", dest="data.loss", metavar="LOSS", help="such as softmax, cosent, ranking, triplet; see below")
-    add("--epochs", dest="training.epochs", type=float, metavar="X", help="passes through the data (1)")
-    add("--steps", dest="training.steps", type=int, metavar="N", help="number of steps, instead of epochs")
-    add("--batch-size", dest="training.batch_size", type=int, metavar="N", help="rows per batch (16)")
-    add("--learning-rate", dest="training.learning_rate", type=float, metavar="X", help="maximum learning rate (2e-05)")
-    add("--seed", dest="training.seed", type=int, metavar="N", help="of row order, dropout and new weights (0)")
+    add("--epochs", dest="training.epochs", type=real, metavar="X", help="passes through the data (1)")
+    add("--steps", dest="training.steps", type=at_least(1), metavar="N", help="number of steps, instead of epochs")
+    add("--batch-size", dest="training.batch_size", type=at_least(1), metavar="N", help="rows per batch (16)")
+    add("--learning-rate", dest="training.learning_rate", type=real, metavar="X", help="maximum learning rate (2e-05)")
+    add("--seed", dest="training.seed", type=at_least(0), metavar="N", help="of row order, dropout and new weights (0)")
     add("--prompt", action="append", metavar="[COLUMN=]PROMPT", help="prompt, by name or text, of a column or of all")
     add("--evaluate", dest="evaluate.file", metavar="FILE", help="data of an evaluator")
     add("--resume", action="store_true", help="continue from the last checkpoint in --output")

@@ -63,7 +63,7 @@ def call(function: Callable[..., Any], *values: Any, **parameters: Any) -> Any:
     """Call a class with parameters of the user.
 
     Raises:
-        ValueError: If a parameter is unknown; the message names the nearest known one.
+        ValueError: If a parameter is missing, or unknown; the message names the nearest known one.
 
     Example:
         >>> from sbert.training import EarlyStopping
@@ -71,9 +71,13 @@ def call(function: Callable[..., Any], *values: Any, **parameters: Any) -> Any:
         Traceback (most recent call last):
         ValueError: EarlyStopping: patient is unknown; did you mean patience?
     """
-    known = inspect.signature(function).parameters
-    if not any(each.kind is each.VAR_KEYWORD for each in known.values()):
-        check_names(parameters, known, function.__name__)
+    signature = inspect.signature(function)
+    if not any(each.kind is each.VAR_KEYWORD for each in signature.parameters.values()):
+        check_names(parameters, signature.parameters, function.__name__)
+    try:
+        signature.bind(*values, **parameters)
+    except TypeError as error:
+        raise ValueError(f"{function.__name__}: {error}; set it in its table") from error
     return function(*values, **parameters)
 
 

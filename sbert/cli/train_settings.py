@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from sbert.inputs.arguments import nearest_argument
+from sbert.cli.options import suggest
 
 # The settings of a run: a table for each section. "data" and "evaluate" hold one by the name of each data set.
 Settings = dict[str, Any]
@@ -84,9 +84,7 @@ def check_names(given: Iterable[str], known: Iterable[str], where: str) -> None:
     known = list(known)
     for name in given:
         if name not in known:
-            nearest = nearest_argument(name, known)
-            meant = f"did you mean {nearest}?" if nearest else f"the known ones are {', '.join(known)}"
-            raise ValueError(f"{where}: {name} is unknown; {meant}")
+            raise ValueError(f"{where}: {name} is unknown; {suggest(name, known)}")
 
 
 def _read(path: str) -> Settings:

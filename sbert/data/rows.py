@@ -122,23 +122,28 @@ def check_rows(
         ValueError: If a text or a label is invalid; the message begins with the location.
     """
     dropped = {to_word(value) for value in drop}
-    for where, values in cells:
-        if convert is not None and to_word(values[-1]) in dropped:
-            continue
+    rest = ((where, row) for where, row in cells if convert is None or to_word(row[-1]) not in dropped)
+    for where, values in rest:
         row = dict(zip(columns, values, strict=False))
         for column, text in row.items():
-            _check_filled(where, f"column {column!r}", text)
+            _check_filled(where, f"column {column!r}", text, rest)
             if not isinstance(text, str):
                 raise ValueError(f"{where}: {name_kind(text)} where column {column!r} has a text; put a string there")
         if convert is not None:
-            _check_filled(where, "the label", values[-1])
+            _check_filled(where, "the label", values[-1], rest)
             row["label"] = convert(where, values[-1])
         yield row
 
 
-def _check_filled(where: str, what: str, value: object) -> None:
-    if value is None or value == [] or (isinstance(value, str) and not value.strip()):
-        raise ValueError(f"{where}: {what} is empty; fill it in, or remove the line")
+def _check_filled(where: str, what: str, value: object, rest: Iterable[tuple[str, list[Any]]] = ()) -> None:
+    if _is_empty(value):
+        more = sum(any(map(_is_empty, values)) for _, values in rest)
+        others = f", and {more} more rows have empty cells" if more else ""
+        raise ValueError(f"{where}: {what} is empty{others}; fill it in, or remove the line")
+
+
+def _is_empty(value: object) -> bool:
+    return value is None or value == [] or (isinstance(value, str) and not value.strip())
 
 
 def to_word(value: object) -> str:
@@ -151,7 +156,7 @@ def to_word(value: object) -> str:
 def make_converter(classes: Sequence[str] | None, scale: tuple[float, float] | None) -> Convert:
     """The function that converts labels: to class indices, to the range 0 to 1, or to plain numbers."""
     if classes is not None and scale is not None:
-        raise ValueError("classes= is for labels that are words, scale= for labels that are numbers; pass one of them")
+        raise ValueError("classes are for labels that are words, a scale for labels that are numbers; pass one of them")
     if classes is not None:
         words = [to_word(word) for word in classes]
         if not words or len(set(words)) < len(words):
@@ -159,9 +164,13 @@ def make_converter(classes: Sequence[str] | None, scale: tuple[float, float] | N
         return partial(_to_index, {word: index for index, word in enumerate(words)})
     if scale is None:
         return _to_number
-    if not (all(map(math.isfinite, scale)) and scale[0] < scale[1]):
-        raise ValueError(f"scale={scale}; pass the lowest and the highest label, such as (0, 5)")
-    return partial(_to_scale, *scale)
+    try:
+        low, high = map(float, scale)
+    except (TypeError, ValueError):
+        low = high = math.nan
+    if not -math.inf < low < high < math.inf:
+        raise ValueError(f"the scale {scale} is none; pass the lowest label, then the highest, such as 0 and 5")
+    return partial(_to_scale, low, high)
 
 
 def _to_index(indices: Mapping[str, int], where: str, value: Any) -> int:
@@ -176,9 +185,9 @@ def _to_scale(low: float, high: float, where: str, value: Any) -> float:
     """A label from ``low`` to ``high`` as a number from 0 to 1."""
     number = _to_number(where, value)
     if isinstance(number, list):
-        raise ValueError(f"{where}: the label is a list, which scale= does not support; leave scale= out")
+        raise ValueError(f"{where}: the label is a list, which has no scale; leave the scale out")
     if not low <= number <= high:
-        raise ValueError(f"{where}: the label {number} is not within scale={low:g} to {high:g}; correct one")
+        raise ValueError(f"{where}: the label {number} is not within the scale, {low:g} to {high:g}; correct one")
     return (number - low) / (high - low)
 
 

@@ -59,12 +59,32 @@ def test_encode_standard_input_and_nothing(
     lines = [*(json.dumps({"body": text}) for text in LINES)]
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO("\r\n".join(lines).encode())))
     words = ["--format", "jsonl", "--column", "body", "--quiet", "--dtype", "bfloat16"]
-    assert run("encode", folder, "-", "-o", "v.npy", *words) == (0, "", "")
+    said = "sbert: warning: 1 of 13 texts are empty; their vectors are those of an empty text\n"
+    assert run("encode", folder, "-", "-o", "v.npy", *words) == (0, "", said)
     expected = SentenceEncoder(folder, device="cpu", dtype="bfloat16").encode(LINES)
     assert np.array_equal(np.load("v.npy"), expected)
     texts.write_text("", encoding="utf-8")
     assert run("encode", folder, texts, "-o", "none.npy")[0] == 0
     assert np.load("none.npy").shape == (0, 16)
+
+
+@pytest.mark.parametrize(
+    ("words", "remark"),
+    [
+        (
+            "encode MODEL cells.csv --column text -o v.npy",
+            "2 of 4 texts are empty; their vectors are those of an empty",
+        ),
+        ("search MODEL cells.csv lake --column text", "2 of 4 texts are empty; they are skipped"),
+        ("pairs MODEL cells.csv --column text", "2 of 4 texts are empty; they are skipped"),
+        ("search MODEL texts.txt lake", ""),  # Lines that are empty are no cells.
+    ],
+)
+def test_empty_cells_are_counted_in_one_remark(folder: Path, texts: Path, run: Run, words: str, remark: str) -> None:
+    texts.with_name("cells.csv").write_text("id,text\n1,a lake\n2,\n3,  \n4,a boat\n", encoding="utf-8")
+    code, _, errors = run(*(folder if word == "MODEL" else word for word in words.split()))
+    assert (code, errors.count("\n")) == (0, bool(remark))
+    assert remark in errors
 
 
 def test_truncated_texts_are_a_warning_of_one_line(folder: Path, texts: Path, run: Run) -> None:
@@ -141,6 +161,19 @@ def test_info_for_programs(folder: Path, model: SentenceEncoder, run: Run) -> No
             "--prompt-name and --prompt both set the prompt",
         ),
         ("encode MODEL texts.txt -o v.npy --truncate-dim 17", "--truncate-dim 17 does not fit the model's dim 16"),
+        (
+            "encode MODEL texts.txt -o v.npy --batch-size abc",
+            "'abc' is not possible; pass a whole number of at least 1",
+        ),
+        ("encode MODEL texts.txt -o v.npy --batchsize 3", "for --batchsize, did you mean --batch-size? See sbert"),
+        ("encode MODEL texts.txt --outptu v.npy", "are required: -o/--output; for --outptu, did you mean --output?"),
+        ("encode MODEL texts.txt -o v.npy --on-truncate eror", "'eror' is unknown; did you mean error?"),
+        ("serch texts.txt lake", "argument COMMAND: 'serch' is unknown; did you mean search? See sbert --help"),
+        ("pairs MODEL texts.txt --threshold 7", "--threshold 7.0 is not a cosine; pass -1 to 1"),
+        ("search MODEL texts.txt lake --threshold 7", "--threshold 7.0 is not a cosine; pass -1 to 1"),
+        ("benchmark MODEL --dtypes float3 --sample 4", "--dtypes 'float3' is unknown"),
+        ("train --seed x", "argument --seed: 'x' is not possible; pass a whole number of at least 0"),
+        ("train --epochs x", "argument --epochs: 'x' is not a finite number"),
         ("merge v.npy", "there are no shards of "),
         ("merge w.npy", "make them with --shard i/n, i from 0 to n - 1"),
         ("encode MODEL texts.txt -o v.npy more", "more does not exist; name a file, or - for standard input"),
@@ -174,7 +207,7 @@ def test_info_for_programs(folder: Path, model: SentenceEncoder, run: Run) -> No
         ("similarity MODEL one", "one text cannot be compared; pass two or more"),
         ("info texts.txt", "texts.txt is a file"),
         ("info no-such-model", "or pass a model's folder: 'no-such-model' is not a folder"),
-        ("export onyx MODEL out", "invalid choice: 'onyx'"),
+        ("export onyx MODEL out", "argument FORMAT: 'onyx' is unknown; did you mean onnx? See sbert export --help"),
         ("", "the following arguments are required"),
         ("info MODEL --loud", "unrecognized arguments: --loud"),
     ],
@@ -220,7 +253,9 @@ def test_the_process_ends_as_the_command() -> None:
         assert child.communicate()[0] == f"sbert {__version__}\n".encode()
         said, errors = wrong.communicate()
         assert (said, wrong.returncode) == (b"", 2)
-        assert errors.startswith(b"sbert: error: argument COMMAND: invalid choice: 'dance'")
+        assert errors.startswith(
+            b"sbert: error: argument COMMAND: 'dance' is unknown; the known ones are encode, merge"
+        )
     command = Path(sys.executable).with_name("sbert")
     done = subprocess.run([command, "--version"], capture_output=True, text=True, check=True)
     assert done.stdout == f"sbert {version('sbert')}\n"

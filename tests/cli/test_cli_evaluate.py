@@ -122,7 +122,7 @@ def test_nanobeir_of_a_cross_encoder_reranks(run: Run, tmp_path: Path) -> None:
     hub(tmp_path, "NanoPets", bm25=[])
     code, _, err = run("@ranker --suite nanobeir --cross-encoder --data", tmp_path)
     assert code == 2
-    assert "there are no candidates of NanoPets for a reranker; pass retriever=" in err
+    assert "there are no candidates of NanoPets for a reranker; pass --retriever" in err
 
 
 def test_inference_of_a_cross_encoder(folder: Path, run: Run) -> None:

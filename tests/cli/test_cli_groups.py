@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import unicodedata
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 from sbert import SentenceEncoder
-from sbert.cli.output import one_line
+from sbert.cli.output import Terminal, one_line
 from sbert.search import cluster, topic_words
 from sbert.visualization.text import count_columns, shorten
 from tests.cli.conftest import TEXTS, Run, records
@@ -142,6 +143,52 @@ def test_no_text_controls_the_terminal(folder: Path, tmp_path: Path, run: Run) -
     assert records(run("pairs", folder, path, "--json")[1])[0]["texts"] == odd
     assert run("pairs", folder, path, "--json", "--quiet", "-o", out) == (0, "", "")
     assert records(out.read_text(encoding="utf-8"))[0]["texts"] == odd
+
+
+ODD = "a\x1b[2J\x07\x7f\x9b31m\u202e\u2066\u2028\U000e0041b"
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ("encode MODEL none-{} -o v.npy", 2),  # an error
+        ("encode MODEL {} -o v-{}.npy", 0),  # a summary
+        ("encode --status -o v-{}.npy", 1),  # a table
+        ("merge {}.npy", 2),
+        ("search MODEL {} lake --output out-{}.txt", 0),
+        ("search MODEL {} lake --json", 0),
+        ("pairs MODEL {} --json", 0),
+        ("map MODEL {} -o map-{}.html", 0),
+        ("info {}", 2),
+        ("export onnx {} out", 2),
+        ("train --model {} --data {} --loss {} --output {}", 2),
+        ("evaluate --suite sts --data {}", 2),
+        ("doctor --{}", 2),
+        ("{}", 2),
+    ],
+)
+def test_no_file_name_controls_the_terminal(
+    folder: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch, words: str, code: int
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(ODD).write_text(f"the {ODD} lake\nthe boat\n", encoding="utf-8")
+    ended, out, err = run(*(folder if word == "MODEL" else word.replace("{}", ODD) for word in words.split()))
+    assert ended == code
+    shown = out + err
+    assert [each for each in shown if each != "\n" and unicodedata.category(each) in ("Cc", "Cf", "Zl")] == []
+    assert "\\u202e" in shown
+    if "--json" in words:
+        texts = [text for record in records(out) for text in record.get("texts", [record.get("text")])]
+        assert f"the {ODD.partition(chr(0x2028))[0]}" in "".join(texts)
+
+
+def test_bars_move_the_cursor_and_their_words_do_not(capsys: pytest.CaptureFixture[str]) -> None:
+    bar = Terminal(sys.stderr, has_bars=True)
+    assert bar.write("\rEncoding \x1b[31m\x9b 3/4\n\x1b[A") == 24
+    assert capsys.readouterr().err == "\rEncoding \\u001b[31m\\u009b 3/4\n\x1b[A"
+    assert bar.isatty() == sys.stderr.isatty()
+    Terminal(sys.stdout).write("a\rb\n\x1b[A")
+    assert capsys.readouterr().out == "a\\rb\n\\u001b[A"
 
 
 @pytest.mark.parametrize("width", range(12))

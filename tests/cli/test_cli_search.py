@@ -95,7 +95,7 @@ def test_a_threshold(folder: Path, corpus: Path, run: Run) -> None:
     assert len(every) == len(TEXTS)
     least = every[4]["score"]
     assert records(run(folder, corpus, "lake", "--top-k", "99", "--json", "--threshold", least)[1]) == every[:5]
-    assert run(folder, corpus, "lake", "--threshold", "1.5") == (0, "nothing found\n", "")
+    assert run(folder, corpus, "lake", "--threshold", "1") == (0, "nothing found\n", "")
 
 
 @pytest.mark.parametrize("precision", ["int8", "binary"])

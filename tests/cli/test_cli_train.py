@@ -234,7 +234,10 @@ SETTINGS = [
     ("--set steps", "is not of the form NAME=VALUE"),
     ("--prompt a=x --prompt y", "does not fit the others; pass COLUMN=PROMPT"),
     ("--loss ranking --set data.loss.temprature=1 --set data.label=", "temprature"),
-    ("--set data.loss.name=matryoshka --set data.loss.loss=softmax", "argument: 'dims'"),
+    (
+        "--set data.loss.name=matryoshka --set data.loss.loss=softmax",
+        "MatryoshkaLoss: missing a required argument: 'dims'; set it",
+    ),
     ('--set callbacks=["early-stoping"]', "did you mean earlystopping?"),
     ('--set callbacks=[{"name":"early-stopping","patient":1}]', "did you mean patience?"),
     ("--evaluate @sts.tsv --set evaluate.with=spearman", "evaluate.with: spearman is unknown"),
@@ -252,6 +255,9 @@ SETTINGS = [
         *((f"{SOFTMAX} {line}", message) for line, message in SETTINGS),
         (f"{PAIRS} --loss softmax", "--loss softmax takes labels; name their column with --label"),
         (f"{PAIRS} --loss ranking --label y", "--loss ranking takes no labels; leave --label out"),
+        (f"{COSINE} --set data.scale=5,0", "the scale ['5', '0'] is none; pass the lowest label, then the highest"),
+        (f"{COSINE} --set data.scale=[0,5,6]", "the scale [0, 5, 6] is none"),
+        (f"{PAIRS} --label y --loss bce --set data.classes=no,yes --set data.scale=0,1", "pass one of them"),
         (f"{PAIRS} --loss triplet", "TripletLoss takes anchor, positive, negative"),
         ("--data @nli.tsv --loss ranking", "model: name is missing; name it by its flag, --set, or in a file"),
         (f"{SOFTMAX} --evaluate @sts.tsv --set evaluate.columns=a,b", "takes sentence1, sentence2, score; it is"),
@@ -329,7 +335,7 @@ def test_a_folder_of_parquet_is_streamed(run: Run) -> None:
     code, said, errors = run(f"{line} --steps 4 --output out")
     assert (code, errors) == (0, "")
     assert said.startswith(f"{Path('out/final')}: 4 steps")
-    assert "pass steps=" in run(f"{line} --output two")[2]
+    assert "pass --steps" in run(f"{line} --output two")[2]
     assert "taken as they stand; leave drop out" in run(f"{line} --output two --set data.drop=a")[2]
 
 

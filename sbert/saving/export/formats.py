@@ -150,7 +150,7 @@ def find_converter(llama_cpp: str | os.PathLike[str] | None) -> Path:
     reason = f"{os.fspath(folder)} holds no {_SCRIPT}" if folder else "no folder of llama.cpp is given"
     raise FileNotFoundError(
         f"GGUF is written by llama.cpp's own converter, and {reason}; run: git clone"
-        " https://github.com/ggml-org/llama.cpp, install the package gguf, and pass that folder as --llama-cpp,"
+        " https://github.com/ggml-org/llama.cpp, install the package gguf, and pass that folder as"
         f" llama_cpp= or in the variable {_VARIABLE}"
     )
 
