@@ -179,8 +179,19 @@ def __getattr__(name: str) -> Any:
     if name in _GUIDES:
         return import_module(f"sbert.{name}")
     if name not in __all__:
-        raise AttributeError(f"module 'sbert' has no attribute {name!r}")
+        raise AttributeError(f"module 'sbert' has no attribute {name!r}{_hint(name)}")
     return getattr(import_module(_ELSEWHERE.get(name, "sbert.modules")), name)
+
+
+def _hint(name: str) -> str:
+    """What a name that is not here may stand for: one of sentence-transformers, or one of ours, misspelt."""
+    if name.startswith("_"):  # Python and its tools look for such names.
+        return ""
+    row = import_module("sbert.integrations.switching").find_row(name, "Training")
+    if row is not None and "sbert." in row.here:
+        return f"; instead of that of sentence-transformers: {row.here.replace('``', '')}"
+    nearest = import_module("sbert.inputs.arguments").nearest_argument(name, [*__all__, *_GUIDES])
+    return f"; did you mean {nearest!r}?" if nearest else ""
 
 
 def __dir__() -> list[str]:

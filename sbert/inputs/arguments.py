@@ -63,6 +63,7 @@ def known_arguments(
     names = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) and p.name != "self"]
     names += inspect.get_annotations(more) if more else []
     known = frozenset(names)
+    names = [p.name for p in parameters if p.kind == p.VAR_POSITIONAL] + names
     label = function.__qualname__.removesuffix(".__init__")
 
     @functools.wraps(function)
@@ -79,14 +80,18 @@ def known_arguments(
 
 
 def _hint(name: str, names: list[str], config: type | None) -> str:
-    known_elsewhere = import_module(_FOREIGN).NAMES
-    equivalents = [each for each in known_elsewhere.get(name, ()) if each in names]
-    meant = next(iter(equivalents), None) if name in known_elsewhere else nearest_argument(name, names)
-    if meant:
+    if meant := _meant(name, names):
         return f"; did you mean {meant!r}? It takes"
-    if config is not None and (setting := nearest_argument(name, inspect.signature(config).parameters)):
+    if config is not None and (setting := _meant(name, list(inspect.signature(config).parameters))):
         return f"; pass config={config.__name__}({setting}=...); it takes"
     return ", only"
+
+
+def _meant(name: str, names: list[str]) -> str | None:
+    """What an unknown argument is called here: as other libraries' names are translated, else the nearest name."""
+    elsewhere = import_module(_FOREIGN).NAMES
+    equivalents = [each for each in elsewhere.get(name, ()) if each in names]
+    return next(iter(equivalents), None) if name in elsewhere else nearest_argument(name, names)
 
 
 def known_arguments_or(config: type) -> Callable[[Callable[P, R]], Callable[P, R]]:

@@ -6,6 +6,7 @@ Only a call with an unknown argument reads this file: ``sbert.inputs.arguments``
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,6 +22,7 @@ NAMES = {
     "k": ("top_k", "clusters"),
     "metric": ("similarity",),
     "model": ("vectors_or_model", "scores"),
+    "model_name": ("modules", "model"),
     "pooling_mode": ("mode",),
     "num_negatives": ("negatives",),
     "query_chunk_size": (),
@@ -28,6 +30,30 @@ NAMES = {
     "random_state": ("seed",),
     "score_function": ("similarity",),
     "similarity": ("name",),
+    # Of TrainingArguments.
+    "batch_sampler": ("sampler",),
+    "bf16": ("dtype",),
+    "dataloader_drop_last": ("drop_last",),
+    "eval_on_start": ("evaluate_first",),
+    "eval_steps": ("evaluate_every",),
+    "fp16": ("dtype",),
+    "gradient_accumulation_steps": ("accumulation",),
+    "greater_is_better": ("minimize",),
+    "logging_steps": ("log_every",),
+    "lr_scheduler_type": ("schedule",),
+    "max_grad_norm": ("max_gradient_norm",),
+    "max_steps": ("steps",),
+    "metric_for_best_model": ("metric",),
+    "multi_dataset_batch_sampler": ("mix",),
+    "num_train_epochs": ("epochs",),
+    "optim": ("optimizer",),
+    "output_dir": ("output",),
+    "per_device_train_batch_size": ("batch_size",),
+    "save_steps": ("checkpoint_every",),
+    "save_total_limit": ("keep",),
+    "torch_compile": ("compile",),
+    "warmup_ratio": ("warmup",),
+    "warmup_steps": ("warmup",),
 }
 # Names that the encoders take as well as ours.
 ALIASES = {
@@ -69,12 +95,14 @@ def translate(
             if value != (default := json.loads(row.how)):
                 raise ValueError(f"{label}() got {name}={value!r:.60}, where only {default!r} is supported; {row.here}")
             continue
-        ours = name if name in names else ALIASES.get(name, name)
+        alias = ALIASES.get(name, name)  # SentenceEncoder takes its model by position.
+        ours = alias if name not in names and (alias in names or alias == "model") else name
         if ours in renamed:
             raise TypeError(f"{label}() got {ours!r} under two names; pass it once")
         renamed[ours] = value
     if label == "SentenceEncoder":  # Whose modules are given by position.
         chain = renamed.pop("modules", None) or ()
+        chain = [chain] if isinstance(chain, (str, os.PathLike)) else chain
         args = (*args, *(chain.values() if isinstance(chain, Mapping) else chain))
         model = renamed.pop("model", None)
         args = args if model is None else (*args, model)

@@ -68,8 +68,8 @@ class Signature:
         other losses stores its own signature in the attribute ``signature``, as ``WeightedSum`` does.
 
         Raises:
-            TypeError: If the loss is not callable, is a class or a model, has no columns, or has a column after an
-                extra or a setting.
+            TypeError: If the loss is not callable, is a class or a model, has no columns, has a column after an
+                extra or a setting, or takes what losses of sentence-transformers do.
 
         Example:
             >>> Signature.of(lambda anchor, positive, labels, temperature=0.05: anchor.sum()).columns
@@ -85,6 +85,11 @@ class Signature:
         _check_order(name, parameters)
         columns = [each for each in parameters if _is_column(each)]
         others = [each for each in parameters if not _is_column(each)]
+        foreign = type(loss).__module__.startswith("sentence_transformers.")
+        if foreign or any(each.name == "sentence_features" for each in columns):
+            given = f"{name} has the form of sentence-transformers, where a loss runs the model itself"
+            remedy = "pass a function of the columns' vectors, such as loss(anchor, positive, labels)"
+            raise TypeError(f"{given}; here it sees vectors: {remedy}, or one of sbert.losses")
         if not columns:
             raise TypeError(f"{name} takes no columns; give it parameters such as anchor and positive")
         return cls(

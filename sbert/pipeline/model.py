@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from sbert.backends.huggingface import ATTENTIONS
-from sbert.inputs.arguments import check_choice, with_aliases
+from sbert.inputs.arguments import check_choice, nearest_argument, with_aliases
 from sbert.inputs.devices import check_device
 from sbert.modules import Pooling
 from sbert.storage import hub
@@ -48,8 +48,12 @@ def choose_prompt(model: Any, name: str | None = None, text: str | None = None) 
         return text
     name = model.default_prompt_name if name is None else name
     if name is not None and name not in model.prompts:
-        known = ", ".join(map(repr, model.prompts)) or "none"
-        raise ValueError(f"prompt_name={name!r} is unknown; the model has {known}; pass one of them, or prompt=")
+        if not model.prompts:
+            remedy = "leave prompt_name out, or pass the text itself as prompt="
+            raise ValueError(f"prompt_name={name!r} is unknown; the model has no prompts; {remedy}")
+        nearest = nearest_argument(name, model.prompts)
+        known, meant = ", ".join(map(repr, model.prompts)), f" did you mean {nearest!r}?" if nearest else ""
+        raise ValueError(f"prompt_name={name!r} is unknown; the model has {known};{meant} pass one of them, or prompt=")
     return "" if name is None else str(model.prompts[name])
 
 

@@ -61,7 +61,8 @@ def resolve(
         except Exception as error:  # Errors of the hub's client and of its HTTP library, which differ by version.
             failures.append(error)
     what = text if revision is None else f"{text} at revision {revision}"
-    raise FileNotFoundError(_remedy(what, failures, local_files_only)) from failures[-1]
+    own = type(failures[-1]).__module__.startswith("huggingface_hub")  # Of such errors, the message says all.
+    raise FileNotFoundError(_remedy(what, failures, local_files_only)) from None if own else failures[-1]
 
 
 def _remedy(name: str, failures: list[Exception], local: bool) -> str:
@@ -75,13 +76,14 @@ def _remedy(name: str, failures: list[Exception], local: bool) -> str:
         return f"accept the terms of {model} on its page and pass your token: the hub requires both"
     if not others:
         return f"check the name and, for a private model, the token: {model} is neither a folder nor a model on the hub"
+    # The hub's client wraps the original error.
+    remedy, reason = "check the connection", type(others[-1].__cause__ or others[-1]).__name__
     offline = isinstance(others[-1], (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled))
     if offline and (local or constants.HF_HUB_OFFLINE):
         setting = "local_files_only" if local else "HF_HUB_OFFLINE"
-        return f"unset {setting}, or pass a model's folder: {model} is not a folder, and has not been downloaded"
-    # The hub's client wraps the original error.
-    reason = type(others[-1].__cause__ or others[-1]).__name__
-    return f"check the connection, or pass a model's folder: {model} is not in the cache, no hub reached ({reason})"
+        remedy, reason = f"unset {setting}", f"{setting} is set"
+    tail = f"{model} is not in the cache, and the hub cannot be reached ({reason})"
+    return f"{remedy}, or pass a model's folder: {tail}"
 
 
 def _download(name: str, local_files_only: bool, **options: str | bool | None) -> Path:

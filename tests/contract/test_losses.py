@@ -347,6 +347,15 @@ def test_columns_and_labels_of_other_shapes_and_types(row: Row) -> None:
             loss(*columns, labels=labels.tolist())
 
 
+class Foreign(nn.Module):
+    """A loss of their package, which need not call what it takes sentence_features."""
+
+    __module__ = "sentence_transformers.cross_encoder.losses.foreign"
+
+    def forward(self, inputs: list[list[str]], labels: Tensor) -> Tensor:
+        return labels
+
+
 class Model(nn.Module):
     """A part of a model of some library, by its tokenizer."""
 
@@ -426,6 +435,8 @@ REFUSED: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: Signature.of(Triplet), TypeError, "is the class TripletLoss; call it with its settings: TripletLoss"),
     (lambda: Signature.of(Model()), TypeError, "the loss is a model (Model)"),
     (lambda: Signature.of("softmax"), TypeError, "is of type str; pass a function"),
+    (lambda: Signature.of(lambda sentence_features, labels: 0), TypeError, "here it sees vectors: pass a function of"),
+    (lambda: Signature.of(Foreign()), TypeError, "Foreign has the form of sentence-transformers"),
 ]  # fmt: skip
 
 

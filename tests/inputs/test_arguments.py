@@ -14,9 +14,11 @@ import numpy as np
 import pytest
 import torch
 
-from sbert import CrossEncoder, Dense, Pooling, SentenceEncoder
+from sbert import CrossEncoder, Dense, Pooling, SentenceEncoder, Trainer, TrainingConfig
 from sbert.backends.huggingface import load_adapter
 from sbert.data import read_texts
+from sbert.integrations.foreign_arguments import NAMES
+from sbert.integrations.sentence_transformers import SentenceTransformerTrainingArguments
 from sbert.search import Index, cluster
 from sbert.visualization.drawing import new_figure
 from sbert.visualization.projection import project
@@ -66,12 +68,42 @@ def test_every_extra_holds_what_it_is_named_for() -> None:
         (lambda f: CrossEncoder(f).predict([], show_progress=True), "predict() takes no argument 'show_progress'"),
         (lambda f: Pooling(pooling_mode="mean"), "Pooling() takes no argument 'pooling_mode'; did you mean 'mode'?"),
         (lambda f: Dense(1, out_feature=1), "did you mean 'out_features'"),
+        (
+            lambda f: SentenceEncoder(model_name=f),
+            "takes no argument 'model_name'; did you mean 'modules'? It takes m",
+        ),
+        (lambda f: CrossEncoder(model_name=f), "takes no argument 'model_name'; did you mean 'model'? It takes model"),
+        (lambda f: TrainingConfig(per_device_train_batch_size=8), "did you mean 'batch_size'? It takes output"),
+        (lambda f: TrainingConfig(num_train_epochs=8), "did you mean 'epochs'?"),
+        (lambda f: TrainingConfig(wings=8), "no argument 'wings', only output, epochs"),
+        (
+            lambda f: Trainer(f, [], None, per_device_train_batch_size=8),
+            "; pass config=TrainingConfig(batch_size=...)",
+        ),
+        (lambda f: Trainer(f, [], None, max_grad_norm=8), "; pass config=TrainingConfig(max_gradient_norm=...); it"),
     ],
 )
 def test_an_unknown_keyword_names_the_nearest(folder: Path, call: Callable[[Path], Any], message: str) -> None:
     with pytest.raises(TypeError) as error:
         call(folder)
     assert message in str(error.value)
+
+
+def test_names_of_training_arguments_are_translated_to_names_that_exist() -> None:
+    settings = inspect.signature(TrainingConfig).parameters
+    translated = [name for name, meant in NAMES.items() if meant and meant[0] in settings]
+    assert len(translated) > 20
+    assert not set(translated) & set(settings)
+    assert set(translated) <= {*vars(SentenceTransformerTrainingArguments()), "random_state"}
+
+
+def test_modules_are_given_one_by_one_or_as_modules(folder: Path, model: SentenceEncoder) -> None:
+    with pytest.raises(TypeError, match=r"was given list; pass .* one by one, .*; a list is passed as modules="):
+        SentenceEncoder(list(model))
+    with pytest.raises(TypeError, match=r"was given str, Pooling; pass the name or folder of a model, or modules"):
+        SentenceEncoder(str(folder), Pooling("mean"))
+    for modules in (list(model), str(folder), folder):
+        np.testing.assert_array_equal(SentenceEncoder(modules=modules, device="cpu").encode("a"), model.encode("a"))
 
 
 def test_signatures_stay_what_they_are(model: SentenceEncoder) -> None:

@@ -147,6 +147,10 @@ def test_prompts(model: SentenceEncoder) -> None:
     np.testing.assert_allclose(model.encode_document(SENTENCES, prompt="query: "), expected, atol=1e-6)
     with pytest.raises(ValueError, match="prompt_name='qeury' is unknown; the model has 'query', 'document'"):
         model.encode(SENTENCES, prompt_name="qeury")
+    with pytest.raises(ValueError, match=r"did you mean 'query'\? pass one of them, or prompt="):
+        model.encode(SENTENCES, prompt_name="qeury")
+    with pytest.raises(ValueError, match="'querry' is unknown; the model has no prompts; leave prompt_name out, or"):
+        SentenceEncoder(*model, device="cpu").encode(SENTENCES, prompt_name="querry")
     with pytest.raises(ValueError, match="pass one of them"):
         model.encode(SENTENCES, prompt_name="query", prompt="query: ")
     with pytest.raises(ValueError, match="prompt_name='x' is unknown"):

@@ -105,8 +105,20 @@ def test_every_public_name_is_there() -> None:
 
     assert {name for name in sbert.__all__ if getattr(sbert, name).__name__ == name} == set(sbert.__all__)
     assert set(sbert.__all__) <= set(dir(sbert))
-    with pytest.raises(AttributeError, match="no attribute 'SentenceTransformer'"):
-        _ = sbert.SentenceTransformer
+    for name, hint in (
+        ("SentenceTransformer", "; instead of that of sentence-transformers: sbert.SentenceEncoder"),
+        (
+            "cos_sim",
+            "; instead of that of sentence-transformers: sbert.functional.cos_sim; NumPy arrays for NumPy arrays",
+        ),
+        ("SentenceEncodr", "; did you mean 'SentenceEncoder'?"),
+        ("trainning", "; did you mean 'training'?"),
+        ("__path_of_pytest__", ""),
+        ("quux", ""),
+    ):
+        with pytest.raises(AttributeError) as caught:
+            getattr(sbert, name)
+        assert str(caught.value) == f"module 'sbert' has no attribute {name!r}{hint}"
 
 
 def packages(statement: str) -> set[str]:

@@ -150,7 +150,7 @@ FAILURES: list[tuple[Exception, dict[str, Any], bool, str]] = [
     (make_error(errors.LocalEntryNotFoundError), {"local_files_only": True}, False, "unset local_files_only, or pass"),
     (make_error(errors.OfflineModeIsEnabled), {}, True, "unset HF_HUB_OFFLINE, or pass a model's folder"),
     (make_error(errors.LocalEntryNotFoundError), {}, False, "check the connection, or pass a model's folder"),
-    (OSError(), {}, False, r"check the connection.* no hub reached \(OSError\)"),
+    (OSError(), {}, False, r"check the connection.* the hub cannot be reached \(OSError\)"),
 ]
 
 
@@ -165,6 +165,10 @@ def test_an_error_begins_with_the_remedy(
     assert "'me/tiny'" in str(caught.value)
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 200
+    if "in the cache" in str(caught.value):
+        assert "is not in the cache, and the hub cannot be reached (" in str(caught.value)
+    assert caught.value.__cause__ is (error if type(error) is OSError else None)
+    assert caught.value.__context__ is None  # Tracebacks of the client would hide the remedy.
 
 
 # --------------------------------------------------------------------------------------------------------- upload
