@@ -13,9 +13,9 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
-from itertools import chain
+from itertools import chain, repeat
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import IO, Any, Literal, NamedTuple
 
 from sbert.inputs.extras import require
 
@@ -25,6 +25,9 @@ Values = Iterator[tuple[str, Any]]
 Records = Iterator[tuple[str, dict[str, Any]]]
 # The column of what has no columns: lines of plain text, and JSON values.
 TEXT = "text"
+# Megabytes of a line and of a row of CSV at most; and of a JSON array, which is parsed in memory.
+_LONGEST, _LARGEST = 64, 1024
+_MEGA = 1 << 20
 # What is read of Parquet at once: rows, and bytes of each column.
 _ROWS, _BYTES = 1024, 1 << 20
 # Suffixes of files that have texts, but not as plain text. Plain text may have any other suffix.
@@ -142,8 +145,8 @@ def name_kind(value: object) -> str:
     return names.get(type(value), "a number" if isinstance(value, (int, float)) else f"a {type(value).__name__}")
 
 
-def open_bytes(path: Name) -> AbstractContextManager[Iterable[bytes]]:
-    """Open a file, compressed or not, or standard input, as an iterable of lines."""
+def open_bytes(path: Name) -> AbstractContextManager[IO[bytes]]:
+    """Open a file, compressed or not, or standard input."""
     if os.fspath(path) == "-":
         return nullcontext(sys.stdin.buffer)
     suffix = Path(path).suffix.lower()
@@ -151,7 +154,7 @@ def open_bytes(path: Name) -> AbstractContextManager[Iterable[bytes]]:
         with require(f"reading {path}", "pyarrow", "parquet"):
             from pyarrow import input_stream
         return io.BufferedReader(input_stream(os.fspath(path), compression="zstd"))
-    return gzip.open(path) if suffix == ".gz" else Path(path).open("rb")
+    return gzip.open(path) if suffix == ".gz" else Path(path).open("rb")  # type: ignore[return-value]
 
 
 def read_lines(path: Name) -> Iterator[str]:
@@ -159,7 +162,10 @@ def read_lines(path: Name) -> Iterator[str]:
     number = 0
     try:
         with open_bytes(path) as file:
-            for number, line in enumerate(file, start=1):
+            for number, line in enumerate(iter(partial(file.readline, _LONGEST * _MEGA + 1), b""), start=1):
+                if len(line) > _LONGEST * _MEGA:  # Of a compressed file, a line may have thousands of times its size.
+                    remedy = "put each text or row in a line of its own"
+                    raise ValueError(f"{path}, line {number}: longer than {_LONGEST} MB, the most of a line; {remedy}")
                 text = (line.removeprefix(codecs.BOM_UTF8) if number == 1 else line).decode("utf-8")
                 if "\0" in text:  # UTF-16, or a binary file.
                     raise ValueError(f"{path}, line {number}: a NUL byte; convert the text to UTF-8 ({SUPPORTED})")
@@ -196,11 +202,21 @@ def _read_jsonl(path: Name, lines: Iterable[str] | None = None) -> Values:
 
 def _read_json(path: Name) -> Values:
     """The elements of an array, which is parsed in memory. Without one it is JSONL: many such files end in .json."""
-    lines = list(read_lines(path))
-    if not (text := "".join(lines)).lstrip().startswith("["):
+    lines, number, start = read_lines(path), 0, ""
+    for number, start in enumerate(lines, start=1):  # noqa: B007
+        if start.strip():
+            break
+    lines = chain(repeat("\n", number - 1), [start], lines)
+    if not start.lstrip().startswith("["):
         yield from _read_jsonl(path, lines)
         return
-    for number, value in enumerate(_parse(text, path, 1), start=1):
+    text = io.StringIO()
+    for line in lines:
+        if text.tell() + len(line) > _LARGEST * _MEGA:
+            remedy = "save it as JSONL, one value per line"
+            raise ValueError(f"{path}: an array of more than {_LARGEST} MB, which is parsed in memory; {remedy}")
+        text.write(line)
+    for number, value in enumerate(_parse(text.getvalue(), path, 1), start=1):
         yield f"{path}, element {number}", value
 
 
@@ -238,10 +254,22 @@ def _read_tsv(path: Name) -> Values:
 def _read_csv(path: Name) -> Values:
     """The cells of each row, with the location of its last line. There may be empty lines."""
     csv.field_size_limit(2**31 - 1)  # The default limit is 131,072 characters per cell.
-    reader = csv.reader(read_lines(path), strict=True)
+    size = 0  # Of the lines of a row, which a quote may join with all that follow.
+
+    def lines() -> Iterator[str]:
+        nonlocal size
+        for line in read_lines(path):
+            size += len(line)
+            if size > _LONGEST * _MEGA:
+                raise csv.Error(f"a row of more than {_LONGEST} MB")
+            yield line
+
+    reader = csv.reader(lines(), strict=True)
     try:
-        for row in filter(None, reader):
-            yield f"{path}, line {reader.line_num}", row
+        for row in reader:
+            size = 0
+            if row:
+                yield f"{path}, line {reader.line_num}", row
     except csv.Error as error:
         raise ValueError(f"{path}, line {reader.line_num}: {error}; fix the quotes there or before") from error
 
@@ -253,12 +281,12 @@ def _without_end(line: str) -> str:
 
 def _number(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
     """The lines from 1 on, without their line feeds, but for the empty lines at the end."""
-    empty: list[tuple[int, str]] = []
+    last = 0  # Number of the last line that is not empty.
     for number, line in enumerate(map(_without_end, lines), start=1):
-        empty.append((number, line))
         if line:
-            yield from empty
-            empty.clear()
+            yield from ((empty, "") for empty in range(last + 1, number))
+            yield number, line
+            last = number
 
 
 # ----------------------------------------------------------------------------------------------- Parquet

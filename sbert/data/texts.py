@@ -39,9 +39,12 @@ class Texts:
     names that begin with a dot or an underscore. Files of a folder and those that match a pattern are sorted by name.
 
     - Text: one text per line, including empty lines.
-    - JSONL: one JSON string per line; with ``column``, one object per line. JSON: an array of these, parsed in memory.
+    - JSONL: one JSON string per line; with ``column``, one object per line. JSON: an array of these, parsed in memory,
+      of at most 1 GB.
     - CSV and TSV: a header line, then the named column. Quotes are special in CSV, but not in TSV.
     - Parquet: the named column; needs pyarrow, as ``.zst`` does.
+
+    A line, or a row of CSV, has at most 64 MB.
 
     Args:
         source: A file, ending in ``.gz`` or ``.zst`` if it is compressed; ``"-"`` for standard input; a folder; a

@@ -7,6 +7,7 @@ import os
 import string
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,8 @@ from sbert.modules.tokenizer import FastTokenizer, Tokenizing
 if TYPE_CHECKING:
     import tokenizers
 
+# Characters of a line of a text file at most: a word and its numbers.
+_LONGEST = 1 << 20
 # Changes to a word, applied in order until the table contains it.
 _FORMS: tuple[Callable[[str], str], ...] = (str, lambda word: word.strip(string.punctuation), str.lower)
 
@@ -156,7 +159,7 @@ class WordEmbeddings(nn.Module):
         dim = 0
         open_text = gzip.open if Path(path).suffix == ".gz" else open
         with open_text(path, "rt", encoding="utf-8", newline="\n") as lines:
-            for number, line in enumerate(lines, start=1):
+            for number, line in enumerate(iter(partial(lines.readline, _LONGEST), ""), start=1):
                 parts = line.rstrip().split(" ")
                 if number == 1 and len(parts) == 2:
                     continue
@@ -164,7 +167,7 @@ class WordEmbeddings(nn.Module):
                 vector = np.full(1, np.nan, np.float32)
                 with suppress(ValueError):
                     vector = np.array(parts[-dim:], dtype=np.float32)
-                if not 0 < dim < len(parts) or not np.isfinite(vector).all():
+                if not 0 < dim < len(parts) or not np.isfinite(vector).all() or len(line) == _LONGEST:
                     raise ValueError(
                         f"{os.fspath(path)}, line {number}: expected a word and {dim or 'its'} numbers,"
                         f" got {line[:60].rstrip()!r}; mend or remove the line"

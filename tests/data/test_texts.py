@@ -198,6 +198,46 @@ def test_damage_is_an_error_that_names_the_file(tmp_path: Path, name: str) -> No
         assert list(Texts(path, format="text")) == ["one", "two"]
 
 
+@pytest.mark.parametrize(
+    ("name", "start", "part", "message"),
+    [
+        ("a.txt.gz", "text\n", "x", r"a\.txt\.gz, line 2: longer than 64 MB, the most of a line; put each text"),
+        ("a.txt.zst", "", "x", r"a\.txt\.zst, line 1: longer than 64 MB"),
+        ("a.tsv.gz", "text\nfox\n", "x", r"a\.tsv\.gz, line 3: longer than 64 MB"),
+        ("a.jsonl.gz", '{"text": "a"}\n{"text": "', "x", r"a\.jsonl\.gz, line 2: longer than 64 MB"),
+        ("a.json.gz", '[\n"', "x", r"a\.json\.gz, line 2: longer than 64 MB"),
+        ("a.json", "\n [\n", '{"text": "a"},\n', r"a\.json: an array of more than 1024 MB.* save it as JSONL"),
+        ("a.csv.gz", "text\nfox\n", "x", r"a\.csv\.gz, line 3: longer than 64 MB"),
+        ("a.csv", 'text\nfox\n"', "x\n", r"a\.csv, line \d+: a row of more than 64 MB; fix the quotes there or before"),
+        ("a.tsv", "text\nfox\n", "\n", None),  # Empty lines at the end are skipped, not collected.
+        ("a.jsonl", '{"text": "fox"}\n', "\n", None),
+        (
+            "a.json",
+            '{"text": "fox"}\n',
+            f'{{"text": "fox"}}{" " * 300}\n',
+            None,
+        ),  # JSONL, of which nothing is collected.
+    ],
+)
+def test_of_a_long_line_no_more_is_read_than_the_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, start: str, part: str, message: str | None
+) -> None:
+    """A small compressed file may have a line of gigabytes; here megabytes are kilobytes."""
+    monkeypatch.setattr("sbert.data.formats._MEGA", 1 << 10)
+    path = put(tmp_path / name, start + part * ((9 << 17) // max(len(part), 1 if message else 64)))
+    texts = read_texts(path, None if ".txt" in name else "text")
+    tracemalloc.start()
+    try:
+        if message is None:
+            assert set(texts) == {"fox"}
+        else:
+            with pytest.raises(ValueError, match=message):
+                list(texts)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20 or "array" in (message or "")
+    finally:
+        tracemalloc.stop()
+
+
 # ---------------------------------------------------------------------------------------------- files and columns
 
 
