@@ -110,7 +110,7 @@ def test_what_a_pool_refuses(pool: Pool) -> None:
         with pytest.raises(ValueError, match=r"device=.*cpu.* and pool= were passed; pass one: a pool has"):
             pool.encode(TEXTS, device=device)
     for copied in (pickle.dumps, copy.copy, copy.deepcopy):
-        with pytest.raises(TypeError, match=r"a pool cannot be pickled or copied: .*; pass the model instead, and"):
+        with pytest.raises(TypeError, match=r"a pool cannot be pickled or copied; pass the model, and call its pool"):
             copied(pool)
 
 

@@ -90,8 +90,7 @@ class Pool(AbstractContextManager["Pool"]):
         return getattr(self.model, name)
 
     def __reduce__(self) -> NoReturn:
-        remedy = "pass the model instead, and call its pool(devices) where it arrives"
-        raise TypeError(f"a pool cannot be pickled or copied: its processes belong to the one that made it; {remedy}")
+        raise TypeError("a pool cannot be pickled or copied; pass the model, and call its pool() where it arrives")
 
     def check(self, model: Any) -> None:
         """Raise a ``ValueError`` unless the workers have the weights of the model."""

@@ -21,7 +21,6 @@ _ORDER = {"$gt": operator.gt, "$gte": operator.ge, "$lt": operator.lt, "$lte": o
 _EQUALITY = ("$eq", "$ne", "$in", "$nin", "$contains")
 # Types of JSON. True is a number in Python, but not in JSON, so booleans come first.
 _KINDS = {bool: "booleans", int: "numbers", float: "numbers", str: "strings", type(None): "null"}
-_MISSING = object()
 
 
 def parse_where(where: Where) -> Filter:
@@ -39,10 +38,9 @@ def parse_where(where: Where) -> Filter:
     return _join(np.logical_and, [_parse_entry(*each) for each in where.items()])
 
 
-def _join(logical: np.ufunc, filters: list[Filter]) -> Filter:
-    return lambda metadata: logical.reduce(
-        np.array([each(metadata) for each in filters], bool).reshape(len(filters), len(metadata))  # There may be none.
-    )
+def _join(logical: np.ufunc, parts: list[Filter]) -> Filter:
+    # The shape is needed where there are no parts, which all rows fulfil.
+    return lambda rows: logical.reduce(np.array([each(rows) for each in parts], bool).reshape(len(parts), len(rows)))
 
 
 def _parse_entry(name: object, value: object) -> Filter:
@@ -84,7 +82,7 @@ def _parse_condition(field: Any, name: str, operand: Any) -> Filter:
         return any(map(passes, value)) if type(value) is list else name != "$contains" and passes(value)
 
     def find(metadata: list[Metadata]) -> Mask:
-        values = [each.get(field, _MISSING) for each in metadata]
+        values = [each.get(field, {}) for each in metadata]  # A dict passes no test.
         passed = np.fromiter(map(test, values), bool, len(values))
         if not passed.any() and len(values):
             _check_field(field, name, operand, kinds, metadata)
