@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from sbert.inputs.arguments import warn
 from sbert.inputs.extras import missing
 from sbert.storage.files import UnreadableError, check_files, is_failure, load_error, one_line, read_object, reading
 from sbert.storage.processes import Lock
@@ -119,17 +120,19 @@ def load_config(folder: Path, options: dict[str, Any]) -> PretrainedConfig:
         raise UnreadableError(folder, "holds no config.json, so it is no model", "pass the folder of a model")
     check_files(folder)
     values = read_object(path)
+    _refuse_other_files(values, "configuration_files", path)
     model_type = values.get("model_type")
     _check_counts({**values, **options}, path)
     try:
         with silence():
             known = _in_terms_of_transformers(values, path)
             if known is values:
-                kind, source = import_from("AutoConfig"), {"local_files_only": True, "trust_remote_code": False}
-                config = kind.from_pretrained(folder, **source, **options)
+                kind = import_from("AutoConfig")
+                config = kind.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
             else:
                 kind = import_from("CONFIG_MAPPING")[known["model_type"]]
-                config = kind.from_dict({**known, "name_or_path": str(folder)}, **options)
+                config = kind.from_dict({**known, "name_or_path": str(folder)})
+            _set_values(config, options, path)
         vars(config).pop("auto_map", None)  # The code that it names is neither run nor saved.
     except UnreadableError:
         raise
@@ -147,6 +150,26 @@ def load_config(folder: Path, options: dict[str, Any]) -> PretrainedConfig:
     if getattr(config, "is_causal", True) is None:
         del config.is_causal  # With None, attention would be bidirectional in padded batches, and causal in others.
     return config
+
+
+def _set_values(config: PretrainedConfig, options: dict[str, Any], path: Path) -> None:
+    """Set values of the configuration at a path, now that it was read: its reader takes others as files to read."""
+    known = {*config.to_dict(), *config.attribute_map, "attn_implementation"}
+    for key, value in options.items():
+        if key not in known and not isinstance(getattr(type(config), key, None), property):
+            warn(f"config_kwargs {key}={value!r:.80} ignored: it is no value of the configuration {path}")
+            continue
+        before: Any = getattr(config, key, None)
+        if isinstance(value, dict) and hasattr(before, "to_dict"):  # Some values of a configuration inside it.
+            value = type(before)(**{**before.to_dict(), **value})
+        setattr(config, "_attn_implementation" if key == "attn_implementation" else key, value)
+
+
+def _refuse_other_files(values: dict[str, Any], key: str, path: Path) -> None:
+    """Raise a ValueError if a file names others for transformers to read in its place, which nothing has checked."""
+    if values.get(key):
+        reason = f"names other files under {key}, which are not read"
+        raise UnreadableError(path, reason, f"remove {key}, or use another model")
 
 
 def _check_counts(values: dict[str, Any], path: Path) -> None:
@@ -225,6 +248,9 @@ def _read(
     kind: Any, folder: Path, config: PretrainedConfig, dtype: torch.dtype, attention: str | None
 ) -> tuple[PreTrainedModel, list[str]]:
     """A model of a class, in eval mode, and the names of missing weights."""
+    if (path := folder / "adapter_config.json").exists():  # transformers would read the weights of another folder.
+        reason = "describes an adapter, where a whole model is expected"
+        raise UnreadableError(path, reason, "merge the adapter into its model, save that, and load it")
     header = read_header(folder)
     header.check_dtypes()
     weights = header.path
@@ -262,7 +288,8 @@ def _refuse_missing(folder: Path, missing: list[str]) -> None:
 def load_tokenizer(folder: Path, options: dict[str, Any]) -> PreTrainedTokenizerBase:
     """The tokenizer in ``folder``, without the truncation and padding of its file."""
     check_files(folder)
-    read_object(folder / "tokenizer_config.json", missing_ok=True)
+    settings = folder / "tokenizer_config.json"
+    _refuse_other_files(read_object(settings, missing_ok=True), "fast_tokenizer_files", settings)
     pickled = [path for path in folder.glob("vocab*") if path.suffix in (".pkl", ".bin")]
     if pickled and not (folder / "tokenizer.json").exists():  # transformers would make a tokenizer without words.
         reason = "is a pickled vocabulary, which can run code and is not read"

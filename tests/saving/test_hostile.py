@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from sbert import Dense, Normalize, Pooling, SentenceEncoder, StaticEmbedding, Transformer, WordEmbeddings
+from sbert import CrossEncoder, Dense, Normalize, Pooling, SentenceEncoder, StaticEmbedding, Transformer, WordEmbeddings
 from sbert.modules.tokenizer import FastTokenizer
 from tests import pairs, small
 from tests.backends.test_families import build
@@ -25,6 +25,7 @@ from tests.saving import hostile
 from tests.saving.hostile import values
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:transformers")
+SETTINGS = "sentence_bert_config.json"
 
 
 @pytest.fixture(scope="module")
@@ -123,6 +124,76 @@ def test_pickled_weights_of_all_ages_are_read(good: Path, tmp_path: Path) -> Non
         (folder / "model.safetensors").unlink()
         torch.save(tensors, folder / "pytorch_model.bin", _use_new_zipfile_serialization=zipped)
         np.testing.assert_array_equal(SentenceEncoder(folder, device="cpu").encode("a small boat"), expected)
+
+
+OTHER = "../other"
+FROM_OUTSIDE: dict[str, tuple[str, dict[str, Any], str]] = {
+    "subfolder": (SETTINGS, {"config_kwargs": {"subfolder": OTHER}}, "subfolder='../other' ignored"),
+    "file": (
+        SETTINGS,
+        {"config_args": {"_configuration_file": OTHER + "/config.json"}},
+        "_configuration_file.* ignored",
+    ),
+    "gguf": (
+        SETTINGS,
+        {"config_kwargs": {"gguf_file": f"{OTHER}/config.json"}},
+        "gguf_file=.* ignored: it is no value",
+    ),
+    "method": (SETTINGS, {"config_kwargs": {"from_dict": 1}}, "config_kwargs from_dict=1 ignored"),
+    "model": (SETTINGS, {"model_args": {"subfolder": OTHER}}, "model_kwargs subfolder='../other' ignored"),
+    "tokenizer": (SETTINGS, {"tokenizer_args": {"subfolder": OTHER}}, "processor_kwargs subfolder='../other' ignored"),
+    "versions": ("config.json", {"configuration_files": [f"{OTHER}/config.4.0.0.json"]}, "under configuration_files"),
+    "tokenizers": (
+        "tokenizer_config.json",
+        {"fast_tokenizer_files": [f"{OTHER}/tokenizer.4.0.0.json"]},
+        "tokenizer_config.json names other files under fast_tokenizer_files, which are not read",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FROM_OUTSIDE)
+def test_nothing_outside_of_a_folder_is_read(
+    good: Path, tmp_path: Path, case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever its files name, only values of the configuration are taken, and all else is named once."""
+    folder, other = (shutil.copytree(good / "bert", tmp_path / name) for name in ("model", "other"))
+    values("config.json", layer_norm_eps=0.25)(other)
+    for name in ("config", "tokenizer"):
+        shutil.copy(other / f"{name}.json", other / f"{name}.4.0.0.json")
+    file, named, message = FROM_OUTSIDE[case]
+    values(file, **named)(folder)
+    opened, plain_open = [], open
+
+    def record(path: Any, *more: Any, **options: Any) -> Any:
+        opened.append(str(path))
+        return plain_open(path, *more, **options)
+
+    monkeypatch.setattr("builtins.open", record)
+    if file == SETTINGS:
+        with pytest.warns(UserWarning, match=message) as warned:
+            vector = encoder(folder).encode("a small boat")
+        np.testing.assert_array_equal(vector, encoder(good / "bert").encode("a small boat"))
+        assert len(warned) == 1
+    else:
+        with pytest.raises(ValueError, match=message):
+            encoder(folder)
+    assert not [path for path in opened if "other" in path]
+
+
+def test_values_of_the_configuration_are_set_after_it_is_read(good: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(good / "bert", tmp_path / "model")
+    values(SETTINGS, config_kwargs={"layer_norm_eps": 0.25, "num_labels": 5})(folder)
+    transformer = encoder(folder)[0]
+    assert (transformer.auto_model.config.layer_norm_eps, transformer.auto_model.config.num_labels) == (0.25, 5)
+    assert (transformer.auto_model.encoder.layer[0].output.LayerNorm.eps, transformer.max_seq_length) == (0.25, 64)
+
+
+def test_an_adapter_in_the_folder_of_a_scorer_is_not_read(good: Path, tmp_path: Path) -> None:
+    """transformers would take the weights of the model that it names, from anywhere on the disk."""
+    folder = shutil.copytree(good / "pairs", tmp_path / "model")
+    (folder / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": str(good / "bert")}))
+    with pytest.raises(ValueError, match=r"adapter_config.json describes an adapter, .*; merge the adapter into its"):
+        CrossEncoder(folder, device="cpu")
 
 
 def test_verify_sees_a_flipped_weight(good: Path, tmp_path: Path) -> None:
