@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from sbert.backends import Inference
 from sbert.backends.network import tree
-from sbert.batch import Ragged, TokenBatch, TokenEmbeddings, start_to_host
+from sbert.batch import Ragged, TokenBatch, TokenEmbeddings, move, start_to_host
 from sbert.functional import directions, truncate
 from sbert.inputs.arguments import check_choice, check_count
 from sbert.inputs.devices import default_batch_tokens, default_windows, inference_dtype, leave_float16
@@ -277,8 +277,8 @@ class Encoding:
         complete = result.complete()
         again = np.flatnonzero(first[inverse] != np.arange(len(texts)))
         if len(again):
-            source = torch.from_numpy(first[inverse[again]]).to(self.to)
-            complete[torch.from_numpy(again).to(self.to)] = complete[source]
+            source, target = (move(torch.from_numpy(rows), self.to) for rows in (first[inverse[again]], again))
+            complete[target] = complete[source]
         return complete
 
     def repair(self, result: Tensor, texts: list[Any], report: Report) -> None:

@@ -2,8 +2,8 @@
 //
 // Its tensors are ordinary tensors whose device is cuda:N and whose memory is the host's. A boxed fallback runs each
 // operation with the CPU's kernel on the same memory. Before that it checks what a GPU enforces: one device per
-// operation, memory that is full. It counts the calls of each kernel, and it notices when a stream reads
-// what another one writes without having waited for it.
+// operation, memory that is full. It counts the calls of each kernel, and it notices when a stream reads or writes what
+// another one writes, writes what another one reads, or frees what another one uses, without having waited for it.
 //
 // Compiled with -DSIMULATED=XPU or MPS, it is a device of that type: what says CUDA below is then of that type, too.
 #include <ATen/ATen.h>
@@ -60,12 +60,15 @@ std::map<std::string, long> kernels;
 
 long used = 0, most_used = 0, limit = -1, allocations = 0, fail_at = -1;
 
+using Queue = std::pair<int, c10::StreamId>;  // (device, stream)
+
 struct Block {
   void* data;
   size_t size;
+  Queue owner;  // torch gives freed memory to this stream again, without waiting for others.
 };
 
-void forget_writer(const void* data);
+void forget(const void* data, const Queue& owner);
 
 void release(void* context) {
   if (!context) return;
@@ -73,7 +76,7 @@ void release(void* context) {
   {
     Locked locked(leaf);
     used -= static_cast<long>(block->size);
-    forget_writer(block->data);
+    forget(block->data, block->owner);
   }
   c10::GetDefaultCPUAllocator()->raw_deleter()(block->data);
   delete block;
@@ -94,7 +97,7 @@ struct Memory final : c10::Allocator {
     allocations++;
     if ((limit >= 0 && used + static_cast<long>(size) > limit) || allocations == fail_at)
       full(size);
-    auto* block = new Block{c10::GetDefaultCPUAllocator()->raw_allocate(size), size};
+    auto* block = new Block{c10::GetDefaultCPUAllocator()->raw_allocate(size), size, {current, streams[current]}};
     std::memset(block->data, 0xFF, size);  // New memory holds no zeros, but NaN.
     used += static_cast<long>(size);
     most_used = std::max(most_used, used);
@@ -126,7 +129,6 @@ bool is_pinned(const void* data) {
 // ----------------------------------------------------------------------------------- streams, events and races
 
 // What each stream, and the host, is known to have waited for: for every stream the number of its last operation.
-using Queue = std::pair<int, c10::StreamId>;  // (device, stream)
 using Clock = std::map<Queue, long>;
 const Queue HOST{-1, 0};
 std::map<Queue, Clock> known;
@@ -136,14 +138,37 @@ struct Written {
   Queue queue;
   long time;
 };
-std::unordered_map<const void*, Written> writers;  // by the address of a storage's memory
+// By the address of a storage's memory: its last writer, when each stream has used it last, and whether torch was told
+// of these (record_stream), so that it waits for them before it gives the memory to another tensor.
+std::unordered_map<const void*, Written> writers;
+std::unordered_map<const void*, Clock> users;
+std::set<const void*> recorded;
+std::vector<std::pair<Queue, Clock>> freed_memory;  // Owners and users, to be judged where the clocks may be read.
 std::vector<std::string> problems;
 
-// torch gives freed memory to the same stream again, or waits.
-void forget_writer(const void* data) { writers.erase(data); }
+void forget(const void* data, const Queue& owner) {
+  auto found = users.find(data);
+  if (found != users.end() && !recorded.count(data)) freed_memory.emplace_back(owner, found->second);
+  writers.erase(data);
+  users.erase(data);
+  recorded.erase(data);
+}
 
 void merge(Clock& mine, const Clock& other) {
   for (const auto& [queue, time] : other) mine[queue] = std::max(mine[queue], time);
+}
+
+// Called before any clock changes.
+void judge_freed_memory() {
+  std::vector<std::pair<Queue, Clock>> all;
+  {
+    Locked locked(leaf);
+    all.swap(freed_memory);
+  }
+  for (const auto& [owner, clock] : all)
+    for (const auto& [queue, time] : clock)
+      if (queue != owner && known[owner][queue] < time && known[HOST][queue] < time)
+        problems.push_back("memory is freed while another stream may still use it; tell torch by record_stream, or wait");
 }
 
 // Copies that the host did not wait for. Those to the host happen when it waits, so that who reads too early reads
@@ -172,6 +197,7 @@ void settle(const Pending& copy) {
 
 // The host has waited: for a stream, an event or everything.
 void host_waits(const Clock& clock) {
+  judge_freed_memory();
   merge(known[HOST], clock);
   for (auto copy = pending.begin(); copy != pending.end();) {
     if (known[HOST][copy->queue] >= copy->time) {
@@ -262,11 +288,13 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   }
   void record(void** event, const c10::Stream& stream, const c10::DeviceIndex, const c10::EventFlag) const override {
     Locked locked(state);
+    judge_freed_memory();
     if (!*event) *event = new Event;
     static_cast<Event*>(*event)->clock = known[{stream.device_index(), stream.id()}];
   }
   void block(void* event, const c10::Stream& stream) const override {
     Locked locked(state);
+    judge_freed_memory();
     if (event) merge(known[{stream.device_index(), stream.id()}], static_cast<Event*>(event)->clock);
   }
   bool queryEvent(void*) const override { return true; }
@@ -435,6 +463,7 @@ struct Held {
 void run(const c10::OperatorHandle& op, torch::jit::Stack* stack, Held& held) {
   auto& [seen, translation, arguments, given] = held;
   free_pinned();
+  judge_freed_memory();
   const auto& schema = op.schema();
   const size_t count = schema.arguments().size();
   const size_t first = stack->size() - count;
@@ -448,9 +477,12 @@ void run(const c10::OperatorHandle& op, torch::jit::Stack* stack, Held& held) {
   // On which device?
   c10::Device device(CUDA, -1);
   bool non_blocking = false;
+  Tensors changed;
   for (size_t i = 0; i < count; i++) {
     const auto& value = (*stack)[first + i];
     seen.add(value);
+    const auto* alias = schema.arguments()[i].alias_info();
+    if (alias && alias->isWrite()) changed.add(value);
     if (value.isDevice() && value.toDevice().type() == CUDA)
       device = c10::Device(CUDA, value.toDevice().index() < 0 ? current : value.toDevice().index());
     if (schema.arguments()[i].name() == "non_blocking" && value.isBool()) non_blocking = value.toBool();
@@ -480,6 +512,7 @@ void run(const c10::OperatorHandle& op, torch::jit::Stack* stack, Held& held) {
       waits |= seen.simulated[i].scalar_type() == at::kBool || seen.simulated[i].scalar_type() == at::kByte;
   }
   bool to_host = false;
+  std::optional<Queue> source;
   if (copies) {
     const at::Tensor &to = (*stack)[first].toTensor(), &from = (*stack)[first + 1].toTensor();
     to_host = to.device().is_cpu();
@@ -494,6 +527,7 @@ void run(const c10::OperatorHandle& op, torch::jit::Stack* stack, Held& held) {
       const Queue own{device.index(), streams[device.index()]};
       merge(known[own], known[other]);
       merge(known[other], known[own]);
+      source = other;
     }
   }
   if (!view && !(copies && (to_host || seen.host.size()))) kernels[name]++;
@@ -505,13 +539,26 @@ void run(const c10::OperatorHandle& op, torch::jit::Stack* stack, Held& held) {
   if (!view) {
     merge(known[queue], known[HOST]);  // What the host has waited for has happened.
     time = ++known[queue][queue];
+    if (source) known[*source][queue] = time;  // The copy itself runs on the stream that it reads from.
     Locked locked(leaf);
+    const auto unseen = [&](const Queue& other, long when) { return other != queue && known[queue][other] < when; };
     for (const auto& tensor : seen.simulated) {
       auto written = tensor.has_storage() ? writers.find(tensor.storage().data()) : writers.end();
-      if (written != writers.end() && written->second.queue != queue &&
-          known[queue][written->second.queue] < written->second.time)
+      if (written != writers.end() && unseen(written->second.queue, written->second.time))
         problems.push_back(full + " on " + device.str() + " uses what another stream writes, without waiting for it");
     }
+    for (const auto& tensor : changed.simulated)
+      if (tensor.has_storage() && tensor.storage().data())
+        for (const auto& [other, when] : users[tensor.storage().data()])
+          if (unseen(other, when))
+            problems.push_back(full + " on " + device.str() + " changes what another stream uses, without waiting for it");
+    for (const auto& tensor : seen.simulated)
+      if (tensor.has_storage() && tensor.storage().data()) users[tensor.storage().data()][queue] = time;
+    for (const auto& tensor : changed.simulated)
+      if (tensor.has_storage() && tensor.storage().data()) writers[tensor.storage().data()] = {queue, time};
+  } else if (name == "record_stream") {
+    Locked locked(leaf);
+    recorded.insert(seen.simulated.at(0).storage().data());
   }
 
   // Run it on the host.
@@ -570,6 +617,7 @@ void run(const c10::OperatorHandle& op, torch::jit::Stack* stack, Held& held) {
       if (view || !tensor.has_storage() || !tensor.storage().data()) continue;
       Locked locked(leaf);
       writers[tensor.storage().data()] = {queue, time};
+      users[tensor.storage().data()][queue] = time;
     }
   }
 }
@@ -867,6 +915,9 @@ void simulated_reset(int number) {
   kernels.clear();
   known.clear();
   writers.clear();
+  users.clear();
+  recorded.clear();
+  freed_memory.clear();
   problems.clear();
   pending.clear();
   current = 0;
@@ -897,10 +948,12 @@ void* simulated_new_event() { return new Event; }
 void simulated_free_event(void* event) { delete static_cast<Event*>(event); }
 void simulated_record(void* event, int device, long stream) {
   Locked locked(state);
+  judge_freed_memory();
   static_cast<Event*>(event)->clock = known[{device, stream}];
 }
 void simulated_wait_event(void* event, int device, long stream) {
   Locked locked(state);
+  judge_freed_memory();
   merge(known[{device, stream}], static_cast<Event*>(event)->clock);
 }
 void simulated_synchronize_event(void* event) {
@@ -919,6 +972,7 @@ void simulated_synchronize(int device, long stream) {
 const char* simulated_report() {
   Locked locked(state);
   free_pinned();
+  judge_freed_memory();
   static std::string text;
   std::ostringstream out;
   for (const auto& [name, number] : kernels) out << "kernel " << name << '\t' << number << '\n';

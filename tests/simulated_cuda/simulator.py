@@ -27,8 +27,11 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
+from torch import Tensor
 from torch.utils import cpp_extension
 
+Capability = tuple[int, int]
 SOURCE = Path(__file__).parent / "device.cpp"
 _lock = threading.Lock()
 
@@ -78,8 +81,29 @@ def _loaded(kind: str) -> ctypes.CDLL:
 class Simulator:
     """What the simulated devices have done, and what they are to do."""
 
-    def __init__(self, library: ctypes.CDLL) -> None:
-        self._library = library
+    def __init__(self, library: ctypes.CDLL, capabilities: list[Capability]) -> None:
+        self._library, self._capabilities = library, capabilities
+        self._shapes: dict[str, set[tuple[torch.Size, ...]]] = {"shapes of attention": set(), "plans of cuDNN": set()}
+
+    @contextmanager
+    def observed_attention(self) -> Iterator[None]:
+        """Count the shapes of torch's attention; and those that cuDNN would plan, which torch prefers on an H100."""
+        run = F.scaled_dot_product_attention
+
+        def attention(query: Tensor, key: Tensor, *others: Any, **options: Any) -> Tensor:
+            if query.device.type == "cuda":
+                half = query.dtype in (torch.float16, torch.bfloat16)
+                cudnn = half and self._capabilities[query.device.index] >= (9, 0)
+                self._shapes["shapes of attention"].add((query.shape, key.shape))
+                if cudnn and torch.backends.cuda.cudnn_sdp_enabled():
+                    self._shapes["plans of cuDNN"].add((query.shape, key.shape))
+            return run(query, key, *others, **options)
+
+        F.scaled_dot_product_attention = attention
+        try:
+            yield
+        finally:
+            F.scaled_dot_product_attention = run
 
     def call(self, name: str, *arguments: Any) -> Any:
         kinds = {int: ctypes.c_long, ctypes.c_void_p: ctypes.c_void_p}
@@ -92,7 +116,8 @@ class Simulator:
     def counts(self) -> dict[str, int]:
         """Every count by its name."""
         lines = self._library.simulated_report().decode().splitlines()
-        return {name: int(number) for name, _, number in (line.rpartition("\t") for line in lines)}
+        shapes = {name: len(each) for name, each in self._shapes.items() if each}
+        return {name: int(number) for name, _, number in (line.rpartition("\t") for line in lines)} | shapes
 
     def problems(self) -> list[str]:
         """What would have been undefined on a GPU."""
@@ -113,9 +138,9 @@ def nothing() -> Callable[..., None]:
     return lambda *args, **options: None
 
 
-def _patches(library: ctypes.CDLL, capability: tuple[int, int], devices: int, kind: str) -> dict[str, Any]:
+def _patches(library: ctypes.CDLL, capabilities: list[Capability], kind: str) -> dict[str, Any]:
     """What ``torch.cuda`` has while the devices are simulated."""
-    long = ctypes.c_long
+    long, devices = ctypes.c_long, len(capabilities)
 
     def _index(device: Any) -> int:
         index = device if isinstance(device, int) else None if device is None else torch.device(device).index
@@ -175,10 +200,12 @@ def _patches(library: ctypes.CDLL, capability: tuple[int, int], devices: int, ki
         library.simulated_synchronize(_index(device), long(-1))
 
     generator = torch.Generator()
-    properties = SimpleNamespace(
-        name="Simulated", major=capability[0], minor=capability[1], total_memory=80 << 30, multi_processor_count=132,
-        has_fp64=True,
-    )  # fmt: skip
+
+    def properties(device: Any = None) -> SimpleNamespace:
+        major, minor = capabilities[_index(device)]
+        size = {"total_memory": 80 << 30, "multi_processor_count": 132, "has_fp64": True}
+        return SimpleNamespace(name="Simulated", major=major, minor=minor, **size)
+
     return {
         "Stream": Stream, "Event": Event, "stream": use,
         "current_stream": current_stream,
@@ -191,9 +218,9 @@ def _patches(library: ctypes.CDLL, capability: tuple[int, int], devices: int, ki
         "_is_compiled": lambda: True, "_lazy_init": nothing(), "init": nothing(), "empty_cache": nothing(),
         "default_generators": tuple(torch.Generator() for _ in range(devices)),
         "manual_seed": nothing(), "manual_seed_all": nothing(), "_get_default_mps_generator": lambda: generator,
-        "get_device_properties": lambda device=None: properties, "get_device_name": lambda device=None: "Simulated",
-        "get_device_capability": lambda device=None: capability,
-        "is_bf16_supported": lambda including_emulation=True: capability[0] >= 8 or including_emulation,
+        "get_device_properties": properties, "get_device_name": lambda device=None: "Simulated",
+        "get_device_capability": lambda device=None: capabilities[_index(device)],
+        "is_bf16_supported": lambda including_emulation=True: capabilities[_index(None)][0] >= 8 or including_emulation,
         "is_current_stream_capturing": lambda: False,
         "memory_allocated": lambda device=None: library.simulated_used(),
         "max_memory_allocated": lambda device=None: library.simulated_most_used(),
@@ -202,18 +229,21 @@ def _patches(library: ctypes.CDLL, capability: tuple[int, int], devices: int, ki
 
 
 @contextmanager
-def simulated(capability: tuple[int, int] = (9, 0), devices: int = 2, kind: str = "cuda") -> Iterator[Simulator]:
-    """CUDA devices of one compute capability, or devices of the kind ``"xpu"`` or ``"mps"``.
+def simulated(
+    capability: Capability | list[Capability] = (9, 0), devices: int = 2, kind: str = "cuda"
+) -> Iterator[Simulator]:
+    """CUDA devices of one compute capability, or of one each; or devices of the kind ``"xpu"`` or ``"mps"``.
 
     Raises:
         AssertionError: At the end, if something was done whose result would be undefined on a GPU.
     """
     with _lock:
         library, module = _loaded(kind), getattr(torch, kind)
-        library.simulated_reset(devices)
+        capabilities = capability if isinstance(capability, list) else [capability] * devices
+        library.simulated_reset(len(capabilities))
         library.simulated_start()
         missing = object()
-        patches = _patches(library, capability, devices, kind)
+        patches = _patches(library, capabilities, kind)
         before = {name: getattr(module, name, missing) for name in patches}
         if kind != "cuda":  # What it does not have, it must not be asked for.
             before = {name: value for name, value in before.items() if value is not missing}
@@ -221,9 +251,10 @@ def simulated(capability: tuple[int, int] = (9, 0), devices: int = 2, kind: str 
             setattr(module, name, patches[name])
         # torch's custom operations look for this.
         setattr(torch._C, f"_{kind}_getCurrentRawStream", lambda device: library.simulated_stream(device))
-        simulator = Simulator(library)
+        simulator = Simulator(library, capabilities)
         try:
-            yield simulator
+            with simulator.observed_attention():
+                yield simulator
             module.synchronize()
             assert not simulator.problems(), simulator.problems()
         finally:
