@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add_options(parser, "model", "--device", *READING, "--json")
     add("--data", dest="texts", metavar="FILE", help="texts; default: synthetic sentences of about 17 tokens")
-    add("--dtypes", type=names, default=["auto"], metavar="A,B", help="such as float32,bfloat16 (the library's)")
+    add("--dtypes", dest="dtype", type=names, default=["auto"], metavar="A,B", help="such as float32,bfloat16")
     add("--rounds", type=at_least(1), default=3, metavar="N", help="rounds (3)")
     add("--sample", type=at_least(4), default=2000, metavar="N", help="texts per round (2000)")
 
@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> None:
     figures: dict[str, dict[str, Any]] = {}
     with ExitStack() as stack:
         processes = {}
-        for library, dtype in [(library, dtype) for library in libraries for dtype in arguments.dtypes]:
+        for library, dtype in [(library, dtype) for library in libraries for dtype in arguments.dtype]:
             name = library if dtype == "auto" else f"{library} {dtype}"
             process = stack.enter_context(start_process())
             try:

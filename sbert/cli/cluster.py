@@ -77,8 +77,6 @@ def _check_options(arguments: argparse.Namespace) -> None:
     fits_size = arguments.min_size is None or method == "community"
     if not fits_size or not fits.get(method, (k is None) != (threshold is None)):
         raise ValueError(f"--method {method} takes {_METHODS[method]}")
-    if threshold is not None and not -1 <= threshold <= 1:
-        raise ValueError(f"--threshold {threshold} is not a cosine; pass -1 to 1")
     if method != "community" and find_spec("sklearn") is None:
         raise missing(f"--method {method}", "scikit-learn", "cluster")
 

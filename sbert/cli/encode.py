@@ -25,7 +25,6 @@ One shard per job, numbered from 0, on one machine or many; a finished shard is 
 # The arguments of ``encode`` in all processes; options that have a meaning only with --ray, or none with it.
 _OPTIONS = "prompt prompt_name batch_size batch_tokens normalize_embeddings truncate_dim precision".split()
 _OPTIONS += ["on_truncate", "deterministic", "overwrite"]
-_PRECISIONS, _ACTIONS = "float32 float16 binary ubinary".split(), ("warn", "ignore", "error")
 _RAY = ("actors", "gpus_per_actor", "cpus_per_actor")
 _NOT_RAY = ("shard", "devices", "format")
 
@@ -45,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("words", nargs="*", metavar="[MODEL] FILE", help=f"a model (default: {OWN}); then files, folders: {INPUT}")
     add("-o", "--output", required=True, help="FILE.npy, FILE.parquet, or FOLDER/ for many .npy files")
-    add_options(parser, *SOURCES, "--quiet")
+    add_options(parser, *SOURCES, "--overwrite", "--quiet")
     add("--keep", type=names, default=[], metavar="NAMES", help="columns to copy to Parquet; lines are the column text")
     add("--prompt", metavar="TEXT", help="text inserted before each text")
     add("--prompt-name", metavar="NAME", help="one of the model's prompts")
@@ -53,12 +52,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--batch-tokens", type=at_least(1), metavar="N", help="maximum number of tokens per batch")
     add("--normalize", dest="normalize_embeddings", action="store_true", help="scale vectors to length 1")
     add("--truncate-dim", type=at_least(1), metavar="N", help="keep the first N dimensions")
-    add("--precision", choices=_PRECISIONS, default="float32", metavar="NAME", help=", ".join(_PRECISIONS))
-    add("--on-truncate", choices=_ACTIONS, default="warn", help="what to do with texts that are truncated")
+    add("--precision", choices="float32 float16 binary ubinary".split(), default="float32", help="dtype of the vectors")
+    add("--on-truncate", choices=("warn", "ignore", "error"), default="warn", help="for texts that are truncated")
     add("--deterministic", action="store_true", help="the same vector to the last bit, whatever the batch and process")
-    group = parser.add_argument_group("large inputs")
-    add_options(group, "--overwrite")
-    add = group.add_argument
+    add = parser.add_argument_group("large inputs").add_argument
     add("--status", action="store_true", help="print how much of OUTPUT is finished; exit with 1 unless all is")
     add("--shard", type=_shard, metavar="I/N", help="encode part I of N, from 0/N to N-1/N")
     add("--ray", action="store_true", help="Parquet files to a folder of Parquet files, with Ray Data")

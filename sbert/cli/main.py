@@ -115,9 +115,8 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
 def _name_options(parser: argparse.ArgumentParser) -> dict[str, str]:
     """For each name that an argument of an option may have in Python, the option."""
     options = {action.dest: action.option_strings[-1] for action in parser._actions if action.option_strings}
-    singular = {dest.removesuffix("s"): option for dest, option in options.items()}
     flags = {option.strip("-").replace("-", "_"): option for option in options.values()}
-    return {**singular, **flags, **options, "out": options.get("output", "")}
+    return {**flags, **options, "out": options.get("output", "")}
 
 
 def _new_parser(name: str) -> tuple[_Parser, ModuleType]:

@@ -11,6 +11,7 @@ import textwrap
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TextIO
 
@@ -72,18 +73,10 @@ def _width() -> int:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else _UNLIMITED
 
 
-class _Escapes(dict[int, str]):
-    """For ``str.translate``: JSON's escapes of what controls a terminal, has no width, or cannot be encoded."""
-
-    def __missing__(self, code: int) -> str:
-        shown = chr(code)
-        if shown not in f"{_JOINERS}\n\t" and unicodedata.category(shown) in ("Cc", "Cf", "Cs", "Zl", "Zp"):
-            shown = json.dumps(shown)[1:-1]
-        self[code] = shown
-        return shown
-
-
-_ESCAPES = _Escapes()
+@cache
+def _escape(character: str) -> str:
+    unsafe = unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp") and character not in f"{_JOINERS}\n\t"
+    return json.dumps(character)[1:-1] if unsafe else character
 
 
 def visible(text: str) -> str:
@@ -93,7 +86,7 @@ def visible(text: str) -> str:
         >>> visible("one\x1b[31m \u202etwo\x9b.npy")
         'one\\u001b[31m \\u202etwo\\u009b.npy'
     """
-    return text.translate(_ESCAPES)
+    return text if text.isprintable() else "".join(map(_escape, text))
 
 
 class Terminal:
@@ -105,8 +98,7 @@ class Terminal:
     """
 
     def __init__(self, stream: TextIO, has_bars: bool = False) -> None:
-        self._stream = stream
-        self._moves = re.compile(r"(\r|\x1b\[A)" if has_bars else "((?!))")
+        self._stream, self._moves = stream, re.compile(r"(\r|\x1b\[A)" if has_bars else "((?!))")
 
     def write(self, text: str) -> int:
         """Write a text, and return its length."""

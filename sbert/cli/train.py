@@ -14,7 +14,7 @@ The same in a file, for --config (TOML from Python 3.11 on; JSON):
   loss = "softmax"
   [training]                     # what sbert.TrainingConfig takes
   warmup = 0.2
-  [evaluate]                     # file, with, columns
+  [evaluate]                     # file, with, columns, label
   file = "dev.tsv"
 
 Losses, evaluators (with = ...) and callbacks have the names of the classes in sbert.losses, sbert.evaluation and

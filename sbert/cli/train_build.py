@@ -94,17 +94,24 @@ def make_trainer(settings: Settings, rows: Mapping[str, Any], config: TrainingCo
 
     from sbert import training
     from sbert.encoder import SentenceEncoder
+    from sbert.evaluation import LabelEvaluator
+    from sbert.losses import SoftmaxLoss
     from sbert.training import Trainer
 
     tables: dict[str, Settings] = settings["data"]
     evaluate = settings["evaluate"]
-    evaluators = {name: make_evaluator(each) for name, each in evaluate.items() if each.get("with") != "loss"}
+    classes = next((table["classes"] for table in tables.values() if "classes" in table), None)
+    evaluators = {name: make_evaluator(each, classes) for name, each in evaluate.items() if each.get("with") != "loss"}
     evaluation_data = _read_evaluation_data(settings)  # Read before the model is loaded.
     callbacks = [find(part, training, "callbacks") for part in settings.get("callbacks", ())]
     with torch.random.fork_rng(devices=[]):  # New heads, adapters and classifiers are initialized at random.
         torch.manual_seed(config.seed)
         model = _load(settings)
         losses = {name: make_loss(each["loss"], model, len(each.get("classes", ()))) for name, each in tables.items()}
+    softmax = next((loss for loss in losses.values() if isinstance(loss, SoftmaxLoss)), None)
+    for evaluator in evaluators.values():
+        if isinstance(evaluator, LabelEvaluator):
+            evaluator.loss = softmax
     return Trainer(
         model,
         rows,
@@ -126,7 +133,7 @@ def _read_evaluation_data(settings: Settings) -> Any:
         if table.get("with") == "loss":
             own = next(iter(data)) if len(data) == 1 else name
             check_names([own], data, "evaluate.with loss: the data set")
-            rows[own] = _read(data[own], table["file"])
+            rows[own] = _read({**data[own], **table}, table["file"])
     return rows.get("data", rows) or None
 
 

@@ -22,14 +22,16 @@ _SHORT = {
     "sum": "WeightedSum",
 }
 _SAMPLERS = {"MultipleNegativesRankingLoss": "no_duplicates", "MegaBatchMarginLoss": "no_duplicates"}
-# The columns of the files of evaluators.
-_COLUMNS = {
-    "SimilarityEvaluator": ("sentence1", "sentence2", "score"),
-    "PairClassificationEvaluator": ("sentence1", "sentence2", "label"),
-    "TripletEvaluator": ("anchor", "positive", "negative"),
-    "TranslationEvaluator": ("source", "target"),
-    "RerankingEvaluator": ("query", "positive", "negative"),
-    "MSEEvaluator": ("source", "target"),
+# The columns of the files of evaluators, and that of their labels; of losses, their signatures say both.
+_COLUMNS: dict[str, tuple[tuple[str, ...], str | None]] = {
+    "SimilarityEvaluator": (("sentence1", "sentence2"), "score"),
+    "PairClassificationEvaluator": (("sentence1", "sentence2"), "label"),
+    "LabelEvaluator": (("sentence1", "sentence2"), "label"),
+    "TripletEvaluator": (("anchor", "positive", "negative"), None),
+    "TranslationEvaluator": (("source", "target"), None),
+    "RerankingEvaluator": (("query", "positive", "negative"), None),
+    "MSEEvaluator": (("source", "target"), None),
+    "ParaphraseMiningEvaluator": (("sentence",), None),  # Its duplicates are a parameter.
 }
 
 
@@ -144,8 +146,8 @@ def make_loss(loss: Any, model: Any, classes: int) -> Any:
 # ------------------------------------------------------------------------------------------------------ evaluators
 
 
-def make_evaluator(table: Settings) -> Any:
-    """The evaluator of a table of settings.
+def make_evaluator(table: Settings, classes: Sequence[str] | None) -> Any:
+    """The evaluator of a table of settings; labels that are classes are those of the data.
 
     Raises:
         ValueError: If its file, its columns or a parameter are wrong; the message names the file.
@@ -153,19 +155,21 @@ def make_evaluator(table: Settings) -> Any:
     from sbert import SentenceEncoder, evaluation
 
     kind, parameters = find(table.get("with", "similarity"), evaluation, "evaluate.with")
-    file, known = table["file"], _COLUMNS.get(kind.__name__, ())
+    file, (known, label) = table["file"], _COLUMNS.get(kind.__name__, ((), None))
     columns = table.get("columns", known)
-    if len(columns) != len(known):
-        raise ValueError(f"evaluate.columns: {kind.__name__} takes {', '.join(known) or 'none'}; it is {columns}")
+    if len(columns) != len(known) or (label is None and "label" in table):
+        takes = ", ".join(known) + (f" in evaluate.columns, and evaluate.label ({label})" if label else ", no label")
+        raise ValueError(f"evaluate: {kind.__name__} takes {takes}; it has {columns} and {table.get('label', 'none')}")
     for model in {"teacher", "retriever"} & parameters.keys():
         parameters[model] = SentenceEncoder(parameters[model])
-    values = _values(kind.__name__, file, columns)
+    label = table.get("label", label)
+    values = _values(kind.__name__, file, columns, label, classes if kind is evaluation.LabelEvaluator else None)
     if kind is evaluation.MSEEvaluator:  # The teacher stands between the two columns.
         parameters["target"] = values.pop()
     return call(kind, *values, **parameters)
 
 
-def _values(name: str, file: str, columns: Sequence[str]) -> list[Any]:
+def _values(name: str, file: str, columns: Sequence[str], label: str | None, classes: Any) -> list[Any]:
     """What the evaluator measures: a list for each column, or as it takes them."""
     if name == "RetrievalEvaluator":
         return list(read_retrieval(file))
@@ -175,10 +179,8 @@ def _values(name: str, file: str, columns: Sequence[str]) -> list[Any]:
         return [[dict(zip(keys, row.values(), strict=True)) for row in read_lists(file, columns)]]
     if not columns:
         return [file]
-    label = columns[2] if columns[2:] and name != "TripletEvaluator" else None
-    texts = list(columns[:2] if label else columns)
-    rows = list(read_rows(file, texts, label))
-    return [[row[column] for row in rows] for column in [*texts, *(["label"] if label else [])]]
+    rows = list(read_rows(file, columns, label, classes=classes))
+    return [[row[column] for row in rows] for column in [*columns, *(["label"] if label else [])]]
 
 
 def read_lists(file: str, columns: Sequence[str], file_format: str | None = None) -> list[dict[str, Any]]:

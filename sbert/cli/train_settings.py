@@ -19,7 +19,7 @@ _SECTIONS = {**_SECTIONS, "callbacks": list, "guide": Path}
 _MODEL: Types = {"name": Path, "pooling": str, "max_seq_length": int, "lora": dict, "device": str}
 _DATA: Types = {"file": Path, "columns": list, "label": str, "loss": _NAMED, "classes": list, "drop": list}
 _DATA = {**_DATA, "scale": list, "format": str}
-_EVALUATE: Types = {"file": Path, "with": _NAMED, "columns": list}
+_EVALUATE: Types = {"file": Path, "with": _NAMED, "columns": list, "label": str}
 # The sections with tables by name: what these hold, what they must have, and the name of a single one.
 _BY_NAME = {"data": (_DATA, ("file", "loss"), "data"), "evaluate": (_EVALUATE, ("file",), "evaluation")}
 _ARTICLES = {

@@ -56,7 +56,8 @@ class LabelEvaluator(Evaluator):
         *,
         prompt: str | None = None,
     ) -> None:
-        self._labels, self._loss, self._prompt = check_labels("labels", labels), loss, prompt
+        self._labels, self._prompt = check_labels("labels", labels), prompt
+        self.loss: SoftmaxLoss | None = loss
         self._first, self._second = check_columns(1, {"first": first, "second": second}, labels=self._labels)
         if loss is not None:
             self._check(loss.classes)
@@ -73,7 +74,7 @@ class LabelEvaluator(Evaluator):
         return {"accuracy": accuracy(predicted, self._labels), "macro_f1": macro_f1(predicted, self._labels)}
 
     def _score_pairs(self, vectors: Vectors) -> Floats:
-        if self._loss is not None:
+        if self.loss is not None:
             raise ValueError("a CrossEncoder has its own classifier; leave loss= out")
         scores = vectors.score_pairs(self._first, self._second)
         if scores.ndim < 2:
@@ -83,14 +84,14 @@ class LabelEvaluator(Evaluator):
 
     def _score_vectors(self, vectors: Vectors) -> Floats:
         """The classifier's scores, (pairs, classes)."""
-        if self._loss is None:
+        if self.loss is None:
             raise ValueError("vectors have no classes; pass loss=, the SoftmaxLoss that was trained with the model")
         table = torch.from_numpy(vectors([*self._first, *self._second], prompt=self._prompt))
         table = table.reshape(2, len(self._first), -1)  # (2, pairs, dim)
-        device = self._loss.classifier.weight.device
+        device = self.loss.classifier.weight.device
         with torch.no_grad():
             return torch.cat(
-                [self._loss.scores(*part.to(device)).cpu() for part in torch.split(table, _ROWS, 1)]
+                [self.loss.scores(*part.to(device)).cpu() for part in torch.split(table, _ROWS, 1)]
             ).numpy()
 
 

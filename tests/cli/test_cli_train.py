@@ -18,10 +18,11 @@ import torch
 from sbert import CrossEncoder, Pooling, SentenceEncoder, Trainer, TrainingConfig, Transformer, losses
 from sbert.cli.main import main
 from sbert.cli.train import _summary
+from sbert.cli.train_build import make_trainer, read_data
 from sbert.cli.train_parts import make_loss, needs
 from sbert.cli.train_settings import STORED, gather
 from sbert.data import read_rows
-from sbert.evaluation import SimilarityEvaluator
+from sbert.evaluation import LabelEvaluator, SimilarityEvaluator
 from sbert.training import Signature
 from tests import small
 from tests.cli.conftest import Run
@@ -72,7 +73,7 @@ def run_train(folder: Path, tmp_path: Path, run: Run, monkeypatch: pytest.Monkey
 PAIRS = "--model @bert --data @nli.tsv --columns a,b"
 SOFTMAX = f"{PAIRS} --label y --loss softmax"
 COSINE = "--model @bert --data @sts.tsv --columns a,b --label y --loss cosine --set data.scale=[0,5]"
-EVALUATE = "--evaluate @sts.tsv --set evaluate.columns=a,b,y"
+EVALUATE = "--evaluate @sts.tsv --set evaluate.columns=a,b --set evaluate.label=y"
 
 
 def same(first: Any, second: Any) -> bool:
@@ -227,7 +228,7 @@ def test_flags_count_more_than_the_file(tmp_path: Path) -> None:
 SETTINGS = [
     ("--set epoch=1", "epoch is unknown; the known ones are model, output, data, training"),
     ("--set training.epoch=1", "TrainingConfig() takes no argument 'epoch'; did you mean 'epochs'?"),
-    ("--set evaluate.a.zzz=1", "evaluate.a: zzz is unknown; the known ones are file, with, columns"),
+    ("--set evaluate.a.zzz=1", "evaluate.a: zzz is unknown; the known ones are file, with, columns, label"),
     ("--set training.compile=1", "compile is 1; write true or false"),
     ("--columns a,,b", "'a,,b' has an empty name"),
     ("--set callbacks=[] --set callbacks.wandb=1", "callbacks is [], not a table; set it as a whole"),
@@ -260,8 +261,13 @@ SETTINGS = [
         (f"{PAIRS} --label y --loss bce --set data.classes=no,yes --set data.scale=0,1", "pass one of them"),
         (f"{PAIRS} --loss triplet", "TripletLoss takes anchor, positive, negative"),
         ("--data @nli.tsv --loss ranking", "model: name is missing; name it by its flag, --set, or in a file"),
-        (f"{SOFTMAX} --evaluate @sts.tsv --set evaluate.columns=a,b", "takes sentence1, sentence2, score; it is"),
-        (f"{SOFTMAX} --evaluate @constant.tsv --set evaluate.columns=a,b,y", "every score is 3"),
+        (
+            f"{SOFTMAX} --evaluate @sts.tsv --set evaluate.columns=a,b,y",
+            "takes sentence1, sentence2 in evaluate.columns",
+        ),
+        (f"{SOFTMAX} {EVALUATE} --set evaluate.with=mse", "MSEEvaluator takes source, target, no label; it has"),
+        (f"{SOFTMAX} --evaluate @sts.tsv --set evaluate.columns=a,b", "no columns 'score'; name one that occurs once"),
+        (f"{SOFTMAX} {EVALUATE} --evaluate @constant.tsv", "every score is 3"),
         (f"{SOFTMAX} --set evaluate.columns=a,b", "evaluate.evaluation: file is missing"),
         (f"{SOFTMAX.replace('@bert', '@none')} --evaluate @none.tsv", "none.tsv does not exist"),
         (f"{COSINE.replace('@bert', '@encoder')} --set model.pooling=mean", "has its own pooling; leave model.pooling"),
@@ -364,7 +370,8 @@ def test_evaluators_of_all_kinds(folder: Path, run: Run) -> None:
     hub(Path("nano").absolute(), "NanoBoats")
     sts, nli = f"{folder}/sts.tsv", f"{folder}/nli.tsv"
     evaluators: dict[str, dict[str, Any]] = {
-        "sts": {"file": sts, "columns": "a,b,y"},
+        "sts": {"file": sts, "columns": "a,b", "label": "y"},
+        "mined": {"file": sts, "columns": "a", "with": {"name": "paraphrase-mining", "duplicates": [[0, 1]]}},
         "triplets": {"file": nli, "columns": "a,b,c", "with": {"name": "triplet", "margin": 0.1}},
         "ranks": {"file": "r.jsonl", "with": {"name": "reranking", "k": 3}},
         "found": {"file": "beir", "with": {"name": "RetrievalEvaluator", "ndcg_at": [2]}},
@@ -380,6 +387,20 @@ def test_evaluators_of_all_kinds(folder: Path, run: Run) -> None:
     assert {name.partition("_")[0] for name in first} == {*evaluators, "evaluation"} - {"held"}
     assert {"sts_spearman", "ranks_ndcg@3", "found_ndcg@2", "evaluation_loss"} <= set(first)
     assert "evaluation_loss" in said
+
+
+@pytest.mark.parametrize("loss", ["softmax", "cross-entropy"])
+def test_classes_are_evaluated_by_the_classifier_that_is_trained(folder: Path, loss: str) -> None:
+    file = f"{folder}/nli.tsv"
+    table = {"file": file, "columns": "a,b", "label": "y"}
+    tables = {"data": {**table, "loss": loss}, "evaluate": {**table, "with": "label"}}
+    settings = gather(None, [("model", f"{folder}/bert"), ("output", "out"), *tables.items()])
+    rows = read_data(settings, verbose=False)
+    trainer = make_trainer(settings, rows, TrainingConfig())
+    evaluator: Any = trainer.evaluator
+    assert evaluator.loss is (trainer.batches.datasets["data"].rows.loss if loss == "softmax" else None)
+    same_rows = LabelEvaluator(*([row[name] for row in rows["data"]] for name in ("a", "b", "label")), evaluator.loss)
+    assert evaluator(trainer.model) == same_rows(trainer.model)
 
 
 def test_callbacks_and_the_optimizer(run: Run) -> None:
