@@ -13,7 +13,7 @@ from sbert.storage.hub import OWN
 
 _EPILOG = """\
 If the first argument is a file, a pattern or -, or the only one, the default model is used. A killed command goes on
-where it was when it is run again.
+where it was when it is run again; one that is finished changes nothing.
 
 One shard per job, numbered from 0, on one machine or many; a finished shard is skipped:
   seq 0 15 | OMP_NUM_THREADS=2 xargs -P 4 -I{} sbert encode corpus/ -o vectors.npy --shard {}/16
@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--batch-tokens", type=at_least(1), metavar="N", help="maximum number of tokens per batch")
     add("--normalize", dest="normalize_embeddings", action="store_true", help="scale vectors to length 1")
     add("--truncate-dim", type=at_least(1), metavar="N", help="keep the first N dimensions")
-    add("--precision", choices="float32 float16 binary ubinary".split(), default="float32", help="dtype of the vectors")
+    add("--precision", choices="float32 float16 binary ubinary".split(), default="float32", help="of the vectors")
     add("--on-truncate", choices=("warn", "ignore", "error"), default="warn", help="for texts that are truncated")
     add("--deterministic", action="store_true", help="the same vector to the last bit, whatever the batch and process")
     add = parser.add_argument_group("large inputs").add_argument

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from importlib import import_module
 from types import ModuleType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 from sbert import __version__
 from sbert.cli.options import suggest
@@ -41,11 +41,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         1.0000
         0
     """
-    with (
-        warnings.catch_warnings(),
-        redirect_stdout(Terminal(sys.stdout)),  # type: ignore[type-var]
-        redirect_stderr(Terminal(sys.stderr, has_bars=True)),  # type: ignore[type-var]
-    ):
+    out, errors = cast("Any", (Terminal(sys.stdout), Terminal(sys.stderr, has_bars=True)))
+    with warnings.catch_warnings(), redirect_stdout(out), redirect_stderr(errors):
         warnings.simplefilter("default")
         for meant_for_programmers in (DeprecationWarning, PendingDeprecationWarning, ResourceWarning, ImportWarning):
             warnings.simplefilter("ignore", meant_for_programmers)
@@ -74,8 +71,9 @@ def _say(kind: str, message: object, options: Mapping[str, str]) -> None:
     line = re.sub(r"\bscale=\((\w+), (\w+)\)", r"--set data.scale=\1,\2", line)
     for name, option in options.items():
         line = re.sub(rf"pass {name}=None\b", f"leave {option} out", line)
-        line = re.sub(rf"\b{name}=(?:True\b|(?=[\s;,.)]|$))", option, line)
-        line = re.sub(rf"\b{name}=(?!False)", f"{option} ", line)
+        line = re.sub(rf"(?<![\w/.-]){name}=(?:True\b|(?=[\s;,.)]|$))", option, line)
+        # Not names of files such as label=1.csv and split=0/rows.csv.
+        line = re.sub(rf"(?<![\w/.-]){name}=(?=['\"\[(]|-?\d[\de.+-]*(?:[\s;,)]|$))", f"{option} ", line)
     print(visible(f"sbert: {kind}: {line}"), file=sys.stderr)
 
 

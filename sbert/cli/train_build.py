@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from sbert.cli.train_parts import call, find, make_evaluator, make_loss, needs, read_lists
 from sbert.cli.train_settings import Settings, check_names
@@ -34,7 +34,9 @@ def make_config(settings: Settings) -> TrainingConfig:
     # No sampler can choose the rows of a stream.
     samplers = {name: "random" if Path(each["file"]).is_dir() else needs(each["loss"]).sampler for name, each in data}
     sampler = samplers if len(set(samplers.values())) > 1 else next(iter(samplers.values()))
-    return TrainingConfig(**{"output": settings["output"], "sampler": sampler, **training})
+    return cast(
+        "TrainingConfig", call(TrainingConfig, **{"output": settings["output"], "sampler": sampler, **training})
+    )
 
 
 def read_data(settings: Settings, verbose: bool) -> dict[str, Any]:

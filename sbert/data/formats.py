@@ -95,7 +95,7 @@ def check_source(path: Name, columns: Sequence[str] | None, file_format: str | N
         others = ", ".join(name for name, each in FORMATS.items() if each.columns != "none")
         raise ValueError(f"{path} is plain text and has no column {columns[0]!r}; name none, or a format of {others}")
     if chosen.columns == "header" and columns is None:
-        raise ValueError(f"{path} has columns; name the one that holds the texts")
+        raise ValueError(f"{path} has columns; pass column=, the one that holds the texts")
     check_exists(path)
     return chosen
 

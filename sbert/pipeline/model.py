@@ -49,7 +49,7 @@ def choose_prompt(model: Any, name: str | None = None, text: str | None = None) 
     name = model.default_prompt_name if name is None else name
     if name is not None and name not in model.prompts:
         if not model.prompts:
-            remedy = "leave prompt_name out, or pass the text itself as prompt="
+            remedy = "leave prompt_name= out, or pass the text itself as prompt="
             raise ValueError(f"prompt_name={name!r} is unknown; the model has no prompts; {remedy}")
         nearest = nearest_argument(name, model.prompts)
         known, meant = ", ".join(map(repr, model.prompts)), f" did you mean {nearest!r}?" if nearest else ""

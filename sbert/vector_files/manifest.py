@@ -221,7 +221,7 @@ def open_manifest(output: Path, overwrite: bool) -> Iterator[Manifest]:
         ValueError: If the manifest is damaged, or if there is none and the output exists.
     """
     name = beside(output, "manifest")
-    remedy = "what was encoded is kept: free some space and make the same call again, which goes on from there"
+    remedy = "what was encoded is kept: free some space and make the same call again, which goes on with that"
     with explain_disk_full(output, remedy), _lock(name) as held:
         if held is False:
             raise RuntimeError(f"{output} is being written by another process; wait until it ends, or write elsewhere")

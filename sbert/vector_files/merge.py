@@ -19,7 +19,6 @@ from sbert.vector_files.manifest import (
     PartEntry,
     beside,
     check_header,
-    explain_disk_full,
     file_of,
     open_manifest,
     output_of,
@@ -64,9 +63,9 @@ def status(path: str | os.PathLike[str]) -> list[FileStatus]:
     number = _number_of_shards(whole)
     if number:
         shards = [_status_of(shard_of(whole, (index, number))) for index in range(number)]
-        return shards + ([_status_of(whole, in_one=True)] if whole.exists() else [])
+        return shards + ([_status_of(whole)] if whole.exists() else [])
     if not in_files:
-        return [_status_of(whole, in_one=True)]
+        return [_status_of(whole)]
     files: list[FileStatus] = []
     while not files or (files[-1].state != "missing" and not files[-1].last):
         files.append(_status_of(file_of(whole, len(files))))
@@ -88,8 +87,8 @@ def _number_of_shards(whole: Path) -> int | None:
     return numbers[0] if numbers else None
 
 
-def _status_of(path: Path, in_one: bool = False) -> FileStatus:
-    """What the manifest of a file says; a file of its own has none when it is finished."""
+def _status_of(path: Path) -> FileStatus:
+    """What the manifest of a file says."""
     try:
         with suppress(FileNotFoundError):
             manifest = read_manifest(path)
@@ -102,8 +101,8 @@ def _status_of(path: Path, in_one: bool = False) -> FileStatus:
                 with try_lock(manifest.path) as held:
                     rate = manifest.rows / max(1e-9, sum(part.seconds for part in manifest.parts))
                     return FileStatus(path, "running" if held is False else "stopped", manifest.rows, rate)
-        if in_one and path.exists():
-            return FileStatus(path, "done", len(VectorFiles([path])))
+        if path.exists() and not beside(path, "manifest").exists():
+            raise UnreadableError(path, "has no manifest, and may be yours", f"move it, or {REMEDY}")
         return FileStatus(path, "missing")
     except (ValueError, OSError, ImportError) as error:
         return FileStatus(path, "damaged", note=one_line(error))
@@ -139,8 +138,7 @@ def merge(path: str | os.PathLike[str], overwrite: bool = False) -> Path:
         raise FileNotFoundError(f"there are no shards of {whole}; make them with shard=(i, n), i from 0 to n - 1")
     shards = [shard_of(whole, (index, number)) for index in range(number)]
     first, end = _check(shards)
-    remedy = "the shards are kept: free as much space as they take, and merge again"
-    with explain_disk_full(whole, remedy), open_manifest(whole, overwrite) as manifest:
+    with open_manifest(whole, overwrite) as manifest:
         manifest.begin({**first.header, "shard": [0, 1]})
         old = manifest.ending
         if manifest.parts and (old is None or (old.read, old.input) != (end.read, end.input)):

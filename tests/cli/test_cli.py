@@ -175,6 +175,9 @@ def test_info_for_programs(folder: Path, model: SentenceEncoder, run: Run) -> No
         ("train --seed x", "argument --seed: 'x' is not possible; pass a whole number of at least 0"),
         ("train --epochs x", "argument --epochs: 'x' is not a finite number"),
         ("merge v.npy", "there are no shards of "),
+        ("encode label=1.csv -o w.npy --column text", "error: label=1.csv does not exist"),
+        ("train --model x --loss ranking --output y --data label=1/z.csv", "error: label=1/z.csv does not exist"),
+        ("encode table.csv -o w.npy", "table.csv has columns; pass --column, the one that holds the texts"),
         ("merge w.npy", "make them with --shard i/n, i from 0 to n - 1"),
         ("encode MODEL texts.txt -o v.npy more", "more does not exist; name a file, or - for standard input"),
         ("encode -o v.npy", "there is no file of texts; pass [MODEL] FILE"),
@@ -206,7 +209,7 @@ def test_info_for_programs(folder: Path, model: SentenceEncoder, run: Run) -> No
         ("map texts.txt -o map.html --clusters -1", "argument --clusters: '-1' is not possible"),
         ("similarity MODEL one", "one text cannot be compared; pass two or more"),
         ("info texts.txt", "texts.txt is a file"),
-        ("info no-such-model", "or pass a model's folder: 'no-such-model' is not a folder"),
+        ("info no-such-model", "or pass a model's folder: 'no-such-model' is not in the cache"),
         ("export onyx MODEL out", "argument FORMAT: 'onyx' is unknown; did you mean onnx? See sbert export --help"),
         ("", "the following arguments are required"),
         ("info MODEL --loud", "unrecognized arguments: --loud"),
@@ -219,6 +222,7 @@ def test_errors_are_one_line_and_leave_what_was_there(
     (here / "latin.txt").write_bytes(b"one\ncaf\xe9\n")
     (here / "empty.txt").write_text("\n  \n", encoding="utf-8")
     (here / "rows.jsonl").write_text('{"id": 1, "body": "a text"}\n', encoding="utf-8")
+    (here / "table.csv").write_text("id,text\n1,a lake\n", encoding="utf-8")
     (here / "long.txt").write_text(f"short\n{LONG}\n", encoding="utf-8")
     (here / "v.npy").write_bytes(b"older")
     before = sorted(here.iterdir())

@@ -227,7 +227,7 @@ def test_flags_count_more_than_the_file(tmp_path: Path) -> None:
 # What follows SOFTMAX.
 SETTINGS = [
     ("--set epoch=1", "epoch is unknown; the known ones are model, output, data, training"),
-    ("--set training.epoch=1", "TrainingConfig() takes no argument 'epoch'; did you mean 'epochs'?"),
+    ("--set training.epoch=1", "TrainingConfig: epoch is unknown; did you mean epochs?"),
     ("--set evaluate.a.zzz=1", "evaluate.a: zzz is unknown; the known ones are file, with, columns, label"),
     ("--set training.compile=1", "compile is 1; write true or false"),
     ("--columns a,,b", "'a,,b' has an empty name"),

@@ -162,7 +162,7 @@ def test_nothing_is_read_ahead(tmp_path: Path) -> None:
         ("a.tsv", "id\ttext\n1\tone\n2\n", "text", r"line 3: 1 cells where the header has 2; fix or remove"),
         ("a.csv", 'id,text\n1,"one\n2,two\n', "text", r"a\.csv, line 3: unexpected end of data; fix the quotes"),
         ("a.csv", 'id,text\n1,"a"b\n', "text", r"a\.csv, line 2: .*fix the quotes"),
-        ("a.csv", "id,text\n1,one\n", None, r"a\.csv has columns; name the one"),
+        ("a.csv", "id,text\n1,one\n", None, r"a\.csv has columns; pass column=, the one"),
         ("a.txt", "one\n", "text", r"a\.txt is plain text and has no column 'text'"),
     ],
 )
@@ -274,7 +274,7 @@ def test_parquet_has_a_length_and_names_its_columns(tmp_path: Path) -> None:
     paths = [write(tmp_path / name, [*ROWS, {"body": None}]) for name in ("a.parquet", "b.parquet")]
     assert len(Texts(tmp_path, "body")) == 16
     for column, message in (
-        (None, "a.parquet has columns; name the one that holds the texts"),
+        (None, "a.parquet has columns; pass column=, the one that holds the texts"),
         ("text", "no columns 'text'; name one that occurs once, of id, body, title"),
         ("body", "a.parquet, row 8: null where a text is expected; put a string there"),
     ):

@@ -149,7 +149,7 @@ def test_prompts(model: SentenceEncoder) -> None:
         model.encode(SENTENCES, prompt_name="qeury")
     with pytest.raises(ValueError, match=r"did you mean 'query'\? pass one of them, or prompt="):
         model.encode(SENTENCES, prompt_name="qeury")
-    with pytest.raises(ValueError, match="'querry' is unknown; the model has no prompts; leave prompt_name out, or"):
+    with pytest.raises(ValueError, match="'querry' is unknown; the model has no prompts; leave prompt_name= out, or"):
         SentenceEncoder(*model, device="cpu").encode(SENTENCES, prompt_name="querry")
     with pytest.raises(ValueError, match="pass one of them"):
         model.encode(SENTENCES, prompt_name="query", prompt="query: ")

@@ -77,6 +77,7 @@ def test_a_file_of_the_user_is_not_replaced(words: SentenceEncoder, tmp_path: Pa
     with pytest.raises(ValueError, match=f"{name} (is missing or damaged|has no manifest, and may be yours)"):
         encode(words, tmp_path / name)
     assert contents(tmp_path) == before
+    assert [part.state for part in status(tmp_path / name)] == ["damaged"]
     assert len(encode(words, tmp_path / name, overwrite=True)) == ROWS
 
 
