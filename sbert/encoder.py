@@ -119,9 +119,9 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
         else:
             chain = [module for module in modules if isinstance(module, nn.Module)]
             if len(chain) != len(modules):
-                kinds = ", ".join(type(module).__name__ for module in modules)
+                given = f"SentenceEncoder() was given {', '.join(type(module).__name__ for module in modules)}"
                 remedy = "pass the name or folder of a model, or modules one by one, as SentenceEncoder(first, second)"
-                raise TypeError(f"SentenceEncoder() was given {kinds}; {remedy}; a list is passed as modules=")
+                raise TypeError(f"{given}; {remedy}; a list is passed as modules=")
         if not isinstance(chain[0], ReadsText):
             raise TypeError(f"{type(chain[0]).__name__}, the first module, does not tokenize text; use a Transformer")
         super().__init__(*chain)

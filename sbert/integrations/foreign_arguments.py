@@ -13,7 +13,7 @@ from typing import Any
 from sbert.integrations import switching
 
 # Names that are not taken, and the names here that an error suggests; () if there is no equivalent.
-NAMES = {
+NAMES: dict[str, tuple[str, ...]] = {
     "absolute_margin": ("margin",),
     "calibration_embeddings": ("ranges", "vectors"),
     "corpus_chunk_size": (),
@@ -30,31 +30,10 @@ NAMES = {
     "random_state": ("seed",),
     "score_function": ("similarity",),
     "similarity": ("name",),
-    # Of TrainingArguments.
-    "batch_sampler": ("sampler",),
-    "bf16": ("dtype",),
-    "dataloader_drop_last": ("drop_last",),
-    "eval_on_start": ("evaluate_first",),
-    "eval_steps": ("evaluate_every",),
-    "fp16": ("dtype",),
-    "gradient_accumulation_steps": ("accumulation",),
-    "greater_is_better": ("minimize",),
-    "logging_steps": ("log_every",),
-    "lr_scheduler_type": ("schedule",),
-    "max_grad_norm": ("max_gradient_norm",),
-    "max_steps": ("steps",),
-    "metric_for_best_model": ("metric",),
-    "multi_dataset_batch_sampler": ("mix",),
-    "num_train_epochs": ("epochs",),
-    "optim": ("optimizer",),
-    "output_dir": ("output",),
-    "per_device_train_batch_size": ("batch_size",),
-    "save_steps": ("checkpoint_every",),
-    "save_total_limit": ("keep",),
-    "torch_compile": ("compile",),
-    "warmup_ratio": ("warmup",),
-    "warmup_steps": ("warmup",),
 }
+for _row in switching.ROWS:
+    if _row.section == switching.TRAINING and _row.ours:
+        NAMES |= dict.fromkeys(_row.theirs, (_row.ours,))
 # Names that the encoders take as well as ours.
 ALIASES = {
     "model_name_or_path": "model",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import csv
+import re
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
 
 # The sections of arguments that are taken at one value alone, which stands in the second column, as JSON.
 DEFAULTS, OF_MODELS = "Arguments at their default", "Arguments of models at their default"
+TRAINING, TRAINERS = "TrainingArguments", "Arguments and methods of trainers"
 _FOLDER = Path(__file__).parent / "sentence_transformers"
 
 
@@ -18,7 +20,7 @@ class Row(NamedTuple):
     Args:
         section: The section of the guide.
         theirs: The names, or patterns of names.
-        how: ``"same"``, ``"other name"``, ``"other form"`` or ``"not here"``.
+        how: ``"same"``, ``"other name"``, ``"other form"``, ``"no effect"`` or ``"not here"``.
         here: What to use instead.
     """
 
@@ -26,6 +28,12 @@ class Row(NamedTuple):
     theirs: list[str]
     how: str
     here: str
+
+    @property
+    def ours(self) -> str | None:
+        """The name with which ``here`` begins, if it does."""
+        match = re.match(r"``(\w+)", self.here)
+        return match and match[1]
 
 
 def _read_table() -> list[Row]:

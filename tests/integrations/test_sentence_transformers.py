@@ -335,6 +335,175 @@ def test_old_fit_of_a_cross_encoder(tmp_path: Path) -> None:
     assert same_weights(first, ours.CrossEncoder(str(tmp_path / "fitted"), device="cpu"))
 
 
+@pytest.mark.parametrize(
+    ("options", "own"),
+    [
+        ({"optimizer_class": torch.optim.SGD, "optimizer_params": {"lr": 0.1, "momentum": 0.9}}, {"momentum": 0.9}),
+        ({"optimizer_class": torch.optim.SGD, "optimizer_params": {"lr": 0.1}}, {}),
+        ({"optimizer_params": {"lr": 0.1, "betas": (0.5, 0.9)}}, {"betas": (0.5, 0.9)}),
+    ],
+)
+def test_old_fit_takes_optimizers(folder: Path, options: dict[str, Any], own: dict[str, Any]) -> None:
+    """With the rate that is given, or that of the class; AdamW without them would give other weights."""
+    models = [ours.SentenceTransformer(folder, device="cpu") for _ in range(3)]
+    for model, given in zip(models, (options, {"optimizer_params": {"lr": 0.1}}), strict=False):
+        loader = ours.datasets.NoDuplicatesDataLoader([ours.InputExample(texts=row) for row in rows()], batch_size=4)
+        model.fit([(loader, losses.MultipleNegativesRankingLoss(model))], epochs=2, warmup_steps=0, **given)
+    kind = options.get("optimizer_class", torch.optim.AdamW)
+    config = sbert.TrainingConfig(
+        steps=4, batch_size=4, warmup=0, learning_rate=0.1, seed=42, sampler="no_duplicates",
+        optimizer=lambda groups: kind(groups, **own),
+    )  # fmt: skip
+    sbert.Trainer(models[2], rows(), sbert.losses.MultipleNegativesRankingLoss(), config).fit()
+    assert same_weights(models[0], models[2])
+    assert not same_weights(models[0], models[1])
+
+
+def make_trainer(folder: Path, *, optimizer: Any = None, data: Any = None, **options: Any) -> Any:
+    """A trainer of their names, and its settings under ours."""
+    args = ours.SentenceTransformerTrainingArguments(**{"max_steps": 2, "per_device_train_batch_size": 4, **options})
+    model = ours.SentenceTransformer(folder, device="cpu")
+    own = {"loss": losses.MultipleNegativesRankingLoss(model), "optimizer_cls_and_kwargs": optimizer}
+    return ours.SentenceTransformerTrainer(model, args, data or rows(), **own)
+
+
+def test_optimizers_of_the_trainer(folder: Path) -> None:
+    for options, kind, rate in (
+        ({}, "adamw", 5e-5),
+        ({"optim": "adamw_bnb_8bit"}, "adamw_8bit", 5e-5),
+        ({"optim": "sgd", "learning_rate": 0.1}, torch.optim.SGD, 0.1),
+        ({"optimizer": (torch.optim.SGD, {})}, torch.optim.SGD, torch.optim.SGD([torch.zeros(1)]).defaults["lr"]),
+        ({"optimizer": (torch.optim.AdamW, {"lr": 0.1})}, "adamw", 0.1),
+        ({"optimizer": (torch.optim.AdamW, {})}, torch.optim.AdamW, 1e-3),
+    ):
+        config = make_trainer(folder, **options).trainer().config
+        found = config.optimizer if isinstance(config.optimizer, str) else config.optimizer.func
+        assert (found, config.learning_rate) == (kind, rate)
+    trained, plain = (make_trainer(folder, optim=name, learning_rate=0.1) for name in ("sgd", "adamw_torch"))
+    for each in (trained, plain):
+        each.train()
+    assert not same_weights(trained.model, plain.model)
+    with pytest.raises(ValueError, match="optim='adafactor' is unknown; pass one of 'adamw_torch'"):
+        make_trainer(folder, optim="adafactor")
+    with pytest.raises(TypeError, match="momentums"):
+        make_trainer(folder, optimizer=(torch.optim.SGD, {"momentums": 0.9})).trainer()
+
+
+def test_settings_that_have_the_meaning_of_theirs(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = make_trainer(
+        folder, output_dir=str(tmp_path), max_steps=6, save_steps=1, logging_strategy="epoch", warmup_steps=9,
+        max_grad_norm=0, eval_on_start=True, greater_is_better=False, eval_strategy="epoch",
+    )  # fmt: skip
+    figures = iter([0.1, 0.3, 0.2, 0.4])
+    trainer.evaluator = lambda model: next(figures)
+    trainer.train()
+    assert len(list((tmp_path / "checkpoints").iterdir())) == 6  # All of them.
+    history = trainer.state.log_history
+    assert [line["step"] for line in history if "loss" in line] == [2, 4, 6]
+    assert len([line for line in history if "loss" not in line]) == 4
+    config = trainer.trainer().config
+    assert (config.warmup, config.max_gradient_norm, config.minimize) == (9, None, True)
+    assert config.rate(0, 6) == pytest.approx(5e-5 / 9)
+    with pytest.raises(ValueError, match=r"training resumes from the newest checkpoint, .*step-00000006; pass True"):
+        trainer.train(str(tmp_path / "checkpoints" / "step-00000001"))
+    assert trainer.train(str(tmp_path / "checkpoints" / "step-00000006")).global_step == 6
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setattr(sbert.training.trainer.Ranks, "join", lambda *_: sbert.training.Ranks())
+    assert make_trainer(folder, num_train_epochs=2).trainer().config.batch_size == 8
+    model = trainer.model
+    for name in ("MultipleNegativesRankingLoss", "CachedGISTEmbedLoss"):
+        more = {"guide": model} if "GIST" in name else {}
+        assert getattr(losses, name)(model, gather_across_devices=True, **more)
+        with pytest.raises(ValueError, match="a loss sees the rows of all processes here; pass True"):
+            getattr(losses, name)(model, gather_across_devices=False, **more)
+
+
+def test_a_trainer_with_methods_of_its_own() -> None:
+    """What would never be called is an error, and other methods are not."""
+
+    class Named(ours.SentenceTransformerTrainer):
+        def describe(self) -> str:
+            return "mine"
+
+    assert Named("model", loss=sum).describe() == "mine"
+    with pytest.raises(TypeError, match=r"Weighted\.compute_loss would never be called.*; instead: loss=, which"):
+
+        class Weighted(ours.SentenceTransformerTrainer):
+            def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False) -> Any:
+                return 0
+
+
+def test_values_that_were_not_used_are_errors(models: list[Any]) -> None:
+    with pytest.raises(ValueError, match=r"activation_function=LeakyReLU\(negative_slope=0.3\): only LeakyReLU\(neg"):
+        ours.models.Dense(16, 8, activation_function=nn.LeakyReLU(0.3))
+    assert ours.models.Dense(16, 8, activation_function=nn.LeakyReLU()).get_embedding_dimension() == 8
+    with pytest.raises(ValueError, match="samples_per_label=3: only 2 is supported"):
+        ours.datasets.SentenceLabelDataset([], samples_per_label=3)
+    with pytest.raises(ValueError, match="sampling_strategy='best' is unknown; pass one of 'top', 'random'"):
+        ours.util.mine_hard_negatives(None, None, sampling_strategy="best")
+    assert losses.MultipleNegativesRankingLoss(models[1], directions=("query_to_doc",)).temperature == 0.05
+
+
+def test_files_of_evaluators_have_what_theirs_have(models: list[Any], tmp_path: Path) -> None:
+    for write in (True, False):
+        heads = []
+        for kind, model, name in zip((NAMES[0] + ".sentence_transformer", NAMES[1]), models, "ab", strict=True):
+            evaluator = module(kind, "evaluation").TripletEvaluator(QUERIES, CORPUS[:3], CORPUS[3:], write_csv=write)
+            (tmp_path / name).mkdir(exist_ok=True)
+            evaluator(model, str(tmp_path / name), 3, 50)
+            heads += [
+                [line.split(",")[:2] for line in path.read_text().splitlines()] for path in (tmp_path / name).iterdir()
+            ]
+        assert heads == [[["epoch", "steps"], ["3", "50"]]] * 2  # The second evaluation adds no line.
+
+
+def test_paraphrases_among_the_most_similar_texts_alone(models: list[Any]) -> None:
+    def make(kinds: Any) -> Any:
+        texts = dict(enumerate([*CORPUS, *QUERIES]))
+        return kinds.ParaphraseMiningEvaluator(texts, duplicates_list=[(0, 6), (1, 4), (2, 5), (3, 0)], top_k=1)
+
+    (expected, _), (metrics, _) = measure_both(models, make)
+    check_equal({key: metrics[key] for key in expected}, expected)
+
+
+IGNORED = {
+    "batch_size": 1, "query_chunk_size": 1, "corpus_chunk_size": 2, "show_progress_bar": True, "verbose": False,
+    "use_faiss": True, "faiss_batch_size": 1, "use_batched_encoding": False, "model": None,
+}  # fmt: skip
+
+
+def test_what_has_no_effect_has_none(models: list[Any]) -> None:
+    """All names of the table, in the functions and evaluators that take them."""
+    datasets = pytest.importorskip("datasets")
+    model, util, kinds = models[1], ours.util, ours.evaluation
+    vectors, pairs = model.encode(CORPUS), datasets.Dataset.from_dict({"a": QUERIES, "b": CORPUS[:3]})
+    scores = torch.tensor([0.3, -2.0])
+
+    def bce(**options: Any) -> float:
+        loss = module(NAMES[1], "cross_encoder").losses.BinaryCrossEntropyLoss(**options)
+        return float(loss(scores[:, None], labels=torch.tensor([1.0, 0.0])))
+
+    samples = [{"query": QUERIES[0], "positive": CORPUS[:1], "negative": CORPUS[1:]}]
+    calls: list[tuple[Any, Any]] = [
+        (util.FORMS["semantic_search"], lambda **o: util.semantic_search(vectors[:2], vectors, top_k=3, **o)),
+        (util.FORMS["paraphrase_mining_embeddings"], lambda **o: util.paraphrase_mining_embeddings(vectors, **o)),
+        (util.FORMS["community_detection"], lambda **o: util.community_detection(vectors, 0.1, 2, **o)),
+        (util.FORMS["mine_hard_negatives"], lambda **o: util.mine_hard_negatives(pairs, model, corpus=CORPUS, **o)[:]),
+        (kinds.KINDS["RerankingEvaluator"], lambda **o: kinds.RerankingEvaluator(samples, **o)(model)),
+        (module(NAMES[1], "cross_encoder").FORMS["BinaryCrossEntropyLoss"], bce),
+    ]
+    tried = set()
+    for form, call in calls:
+        given = [name for name, own in ours.forms.Form(dict, form.names).parameters().items() if own == "-"]
+        tried |= set(given)
+        expected = call(**({"model": model} if "model" in given else {}))
+        for name in given:
+            check_equal(call(**{name: IGNORED[name]}), expected)
+    assert tried == set(IGNORED)
+
+
 PATHS = """losses models evaluation readers util datasets trainer training_args similarity_functions quantization
 cross_encoder cross_encoder.losses cross_encoder.evaluation cross_encoder.trainer cross_encoder.training_args
 sentence_transformer.losses sentence_transformer.evaluation sentence_transformer.modules sentence_transformer.trainer

@@ -16,12 +16,15 @@ from typing import Any
 
 import pytest
 from torch import nn
+from torch.utils.data import DataLoader
 
 import sbert
 from sbert import CrossEncoder, SentenceEncoder
 from sbert.integrations import switching
 from sbert.integrations.foreign_arguments import ALIASES, REFUSED
-from sbert.integrations.switching import DEFAULTS, OF_MODELS, ROWS, Row
+from sbert.integrations.sentence_transformers import cross_encoder, encoders, evaluation, losses, models, training, util
+from sbert.integrations.sentence_transformers.forms import Form
+from sbert.integrations.switching import DEFAULTS, OF_MODELS, ROWS, TRAINERS, TRAINING, Row
 from tests import pairs, small
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # The old names of modules warn.
@@ -45,6 +48,8 @@ INTERNAL = {f"{name}BatchSampler" for name in ("GroupByLabel", "NoDuplicates", "
 SECTIONS = dict.fromkeys(row.section for row in ROWS)
 TABLES: dict[str, list[Row]] = {section: [row for row in ROWS if row.section == section] for section in SECTIONS}
 ARGUMENTS = [*TABLES.pop(DEFAULTS), *TABLES.pop(OF_MODELS)]
+WITHOUT_EFFECT = TABLES.pop("Arguments that change no result")
+OF_TRAINING, OF_TRAINERS = TABLES.pop(TRAINING), TABLES.pop(TRAINERS)
 SKIPPED = [name for row in TABLES.pop(OUT_OF_SCOPE) for name in row.theirs]
 ENCODE, SCORE = ("encode", "encode_query", "encode_document"), ("predict", "rank")
 
@@ -105,6 +110,115 @@ def test_each_row_has_a_kind_and_what_is_not_the_same_is_explained() -> None:
         assert row.how in KINDS, row
         assert row.how == "same" or row.here, row
     assert all(row.here for row in ARGUMENTS if json.loads(row.how) is None)
+    for row in (*OF_TRAINING, *OF_TRAINERS):
+        assert row.how in (*KINDS, "no effect"), row
+        assert row.how == "same" or row.here, row
+
+
+FORMS = [
+    Form(dict, getattr(form, "names", ""))
+    for module in (losses, models, util, cross_encoder, evaluation)
+    for form in (*getattr(module, "FORMS", {}).values(), *getattr(module, "KINDS", {}).values())
+]
+
+
+def test_what_is_taken_and_not_used_has_a_reason_and_what_is_not_supported_a_remedy() -> None:
+    ignored, refused = set(), set()
+    for form in [*FORMS, encoders._FORM]:
+        names = form.parameters()
+        ignored |= {theirs for theirs, ours in names.items() if ours == "-"}
+        refused |= {theirs[:-1] for theirs in names if theirs.endswith("!")}
+    assert ignored == {name for row in WITHOUT_EFFECT for name in row.theirs}
+    assert all(row.how == "no effect" and len(row.here) > 10 for row in WITHOUT_EFFECT)
+    remedies = {name: row for row in ROWS if row.section == DEFAULTS for name in row.theirs}
+    assert refused == set(remedies)
+    assert all(row.here for row in remedies.values())
+
+
+# Values that are not the default, of the arguments that are not the same and have an effect; some need others.
+CHANGED: dict[str, dict[str, Any]] = {
+    "optim": {"optim": "sgd"},
+    "warmup_steps": {"warmup_steps": 7},
+    "warmup_ratio": {"warmup_ratio": 0.3},
+    "logging_strategy": {"logging_strategy": "epoch"},
+    "eval_strategy": {"eval_strategy": "steps"},
+    "eval_steps": {"eval_strategy": "steps", "eval_steps": 7},
+    "save_strategy": {"save_strategy": "epoch"},
+    "save_steps": {"save_strategy": "steps", "save_steps": 7},
+    "batch_sampler": {"batch_sampler": "no_duplicates"},
+    "multi_dataset_batch_sampler": {"multi_dataset_batch_sampler": "round_robin"},
+    "max_steps": {"max_steps": 7},
+    "save_total_limit": {"save_total_limit": 7},
+    "metric_for_best_model": {"metric_for_best_model": "eval_loss"},
+    "greater_is_better": {"greater_is_better": False},
+    "prompts": {"prompts": "query"},
+    "output_dir": {"output_dir": "elsewhere"},
+}
+WHILE_TRAINING = {"disable_tqdm", "load_best_model_at_end"}  # Settings of calls, not of the training.
+
+
+def settings(**options: Any) -> sbert.TrainingConfig:
+    """Our settings of theirs, for 50 batches per epoch."""
+    args = training.SentenceTransformerTrainingArguments(**{"output_dir": "out", **options})
+    return training._config(args, 50, None, None)
+
+
+@pytest.mark.parametrize("row", OF_TRAINING, ids=lambda row: row.theirs[0])
+def test_arguments_of_training_have_the_effect_that_the_table_says(row: Row) -> None:
+    defaults = training._defaults()
+    for name in set(row.theirs) - WHILE_TRAINING:
+        value = defaults.get(name, False)
+        other = CHANGED.get(name, {name: value + 3 if type(value) in (int, float) else not value})
+        before = {key: each for key, each in other.items() if key != name}
+        assert (settings(**other) == settings(**before)) == (row.how == "no effect"), name
+
+
+def test_other_arguments_of_training_are_taken_at_their_default_alone() -> None:
+    defaults = training._defaults()
+    refused = set(defaults) - {name for row in OF_TRAINING for name in row.theirs}
+    assert {"lr_scheduler_type", "adam_beta1", "tf32", "logging_first_step", "data_seed", "report_to"} <= refused
+    for name in refused:
+        assert settings(**{name: defaults[name]}) == settings()
+        with pytest.raises(ValueError, match=f"^{name}=.other.: only .* is supported; sbert.TrainingConfig has all"):
+            settings(**{name: "other"})
+
+
+CHOICES = [
+    "optim",
+    "batch_sampler",
+    "multi_dataset_batch_sampler",
+    "eval_strategy",
+    "save_strategy",
+    "logging_strategy",
+]
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_values_that_are_unknown_are_named(name: str) -> None:
+    args = training.SentenceTransformerTrainingArguments()
+    for value in ("other", {"data": "random"}, DataLoader):
+        with pytest.raises(ValueError, match=f"^{name}=.* is unknown; pass one of '"):
+            setattr(args, name, value)
+
+
+def test_every_argument_and_method_of_their_trainers_is_ours_or_an_error() -> None:
+    ours = training.SentenceTransformerTrainer
+    theirs = (peer.SentenceTransformerTrainer, peer.CrossEncoderTrainer)
+    known = {name for row in OF_TRAINERS for name in row.theirs}
+    arguments = set().union(*(parameters(kind.__init__) for kind in theirs)) - parameters(ours.__init__)
+    for name in sorted(arguments):
+        assert name in known
+        assert ours("model", loss=sum, **{name: None})
+        with pytest.raises(TypeError, match=rf"^SentenceTransformerTrainer\(\) takes no {name}='given'; instead: \w"):
+            ours("model", loss=sum, **{name: "given"})
+    methods = {name for kind in theirs for name in dir(kind) if callable(getattr(kind, name)) and name[0] != "_"}
+    assert "compute_loss" in methods
+    for name in sorted(methods - {"train"}):
+        with pytest.raises(TypeError, match=f"^Mine.{name} would never be called, .*; instead: "):
+            type("Mine", (ours,), {name: lambda self: None})
+    with pytest.raises(TypeError, match=r"takes no whatever=None; instead: sbert\.Trainer"):
+        ours("model", loss=sum, whatever=None)
+    assert type("Mine", (ours,), {"train": ours.train, "my_own": 1, "__init__": ours.__init__})
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,8 @@
 
 What is not offered is an error that says what to use instead; ``sbert.integrations.switching`` has all names. What has
 another meaning here keeps it: texts that are not ``str`` are refused, the learning rate is one step ahead during
-warm-up, and ``mine_hard_negatives`` counts ranks among candidates only.
+warm-up, a text that repeats in a batch is no negative of itself, and ``mine_hard_negatives`` counts ranks among
+candidates only. An argument that is taken and not used is in the guide's table of those, with the reason.
 """
 
 from __future__ import annotations

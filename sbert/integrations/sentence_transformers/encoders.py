@@ -49,8 +49,8 @@ class CrossEncoder(cross_encoder.CrossEncoder):
 
 _FORM = Form(
     dict,
-    "epochs=num_train_epochs steps_per_epoch scheduler! warmup_steps optimizer_class=- optimizer_params weight_decay"
-    " evaluation_steps=eval_steps output_path save_best_model=load_best_model_at_end max_grad_norm use_amp=bf16"
+    "epochs=num_train_epochs steps_per_epoch scheduler! warmup_steps optimizer_class optimizer_params weight_decay"
+    " evaluation_steps=eval_steps output_path save_best_model=load_best_model_at_end max_grad_norm use_amp=fp16"
     " callback! show_progress_bar checkpoint_path=output_dir checkpoint_save_steps=save_steps"
     " checkpoint_save_total_limit=save_total_limit activation_fct!",
     {"num_train_epochs": 1, "warmup_steps": 10_000, "weight_decay": 0.01, "load_best_model_at_end": True},
@@ -70,7 +70,7 @@ def _fit(model: Any, objectives: list[tuple[Any, Any]], evaluator: Any, **option
         raise ValueError(f"the data loaders have the batch sizes {sorted(sizes)}; pass loaders of one batch size")
     each = given.pop("steps_per_epoch", None) or min(-(-len(loader.dataset) // min(sizes)) for loader in loaders)
     folder, shown = given.pop("output_path", None), given.pop("show_progress_bar", None)
-    rate = (given.pop("optimizer_params", None) or {}).get("lr", 2e-5)
+    optimizer = given.pop("optimizer_class", torch.optim.AdamW), given.pop("optimizer_params", {"lr": 2e-5})
     best = given.pop("load_best_model_at_end") and evaluator is not None
     losses = {str(i): default_loss(model) if loss is None else loss for i, (_, loss) in enumerate(objectives)}
     data = {name: _rows(loader, losses[name]) for name, loader in zip(losses, loaders, strict=True)}
@@ -81,14 +81,16 @@ def _fit(model: Any, objectives: list[tuple[Any, Any]], evaluator: Any, **option
             **given,
             max_steps=round(each * len(loaders) * given["num_train_epochs"]),
             per_device_train_batch_size=min(sizes),
-            learning_rate=rate,
             load_best_model_at_end=best,
             batch_sampler=_sampler(loaders[0]),
             eval_strategy="steps" if given.get("eval_steps") else "epoch",
             save_strategy="no" if output is None else "steps" if given.get("save_steps") else "epoch",
             disable_tqdm=None if shown is None else not shown,
         )
-        SentenceTransformerTrainer(model, args, data, loss=losses, evaluator=evaluator).train()
+        trainer = SentenceTransformerTrainer(
+            model, args, data, loss=losses, evaluator=evaluator, optimizer_cls_and_kwargs=optimizer
+        )
+        trainer.train()
     if folder is not None:
         model.save(folder)
 

@@ -9,6 +9,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from sbert import evaluation
+from sbert.distributed.ranks import ALONE
+from sbert.evaluation.evaluator import write_line
 from sbert.integrations.sentence_transformers.forms import Form, SimilarityFunction, absent, factories, similarity_name
 
 BaseEvaluator = SentenceEvaluator = evaluation.Evaluator
@@ -36,13 +38,16 @@ class CalledByPath(evaluation.Evaluator):
     """An evaluator that is called as theirs are: ``evaluator(model, output_path, epoch, steps)``."""
 
     file_name: str = "sequential_results.csv"
+    write_csv: bool = True
 
-    def __call__(self, model: Any, output_path: Any = None, *times: int, **options: Any) -> Any:  # noqa: ARG002
+    def __call__(self, model: Any, output_path: Any = None, epoch: int = -1, steps: int = -1, **options: Any) -> Any:
         """The metrics by their names; with ``output_path``, also as a line of a CSV file in that folder."""
-        if output_path is not None:
-            options["output"] = os.path.join(output_path, self.file_name)
-        options = {name: value for name, value in options.items() if name not in ("epoch", "steps")}
-        return super().__call__(model, **options)
+        metrics = super().__call__(model, **options)
+        if output_path is not None and self.write_csv:
+            line = {"epoch": epoch, "steps": steps, **metrics}
+            path = os.path.join(output_path, self.file_name)
+            options.get("ranks", ALONE).run_on_main(lambda: write_line(path, line))
+        return metrics
 
 
 class NamedEvaluator(CalledByPath):
@@ -55,6 +60,7 @@ class NamedEvaluator(CalledByPath):
         self._kind = kind
         self.name: str = options.pop("name", "")
         self.file_name = "_".join(filter(None, (label, self.name, "results.csv")))
+        self.write_csv = options.pop("write_csv", True)
         self._dim: int | None = options.pop("truncate_dim", None)
         main, similarities = options.pop("main", None), options.pop("similarities", None)
         if similarities is not None and not isinstance(similarities, Mapping):
@@ -119,11 +125,13 @@ class SequentialEvaluator(CalledByPath):
         return {"sequential_score": score, **{name: value for one in metrics for name, value in one.items()}}
 
 
-def _paraphrases(texts: Mapping[Any, str], pairs: Iterable[Any] | None = None, known: Any = None, **more: Any) -> Any:
+def _paraphrases(
+    texts: Mapping[Any, str], pairs: Iterable[Any] | None = None, known: Any = None, top_k: int = 100, **more: Any
+) -> Any:
     positions = {name: position for position, name in enumerate(texts)}
     listed = list(pairs or ()) + [(one, other) for one in known or {} for other, same in known[one].items() if same]
     return evaluation.ParaphraseMiningEvaluator(
-        texts.values(), [(positions[one], positions[other]) for one, other in listed], **more
+        texts.values(), [(positions[one], positions[other]) for one, other in listed], top_k=top_k, **more
     )
 
 
@@ -160,7 +168,7 @@ def _list_similarity(similarity: str, **options: Any) -> evaluation.Evaluator:
     return evaluation.RetrievalEvaluator(similarity=similarity, **options)
 
 
-COMMON = " name batch_size=- show_progress_bar=- write_csv=- truncate_dim "
+COMMON = " name batch_size=- show_progress_bar=- write_csv truncate_dim "
 _SIMILARITIES = "similarity_fn_names=similarities "
 KINDS = {
     "EmbeddingSimilarityEvaluator": Kind(
@@ -194,14 +202,14 @@ KINDS = {
     ),
     "RerankingEvaluator": Kind(
         evaluation.RerankingEvaluator,
-        f"samples at_k=k name write_csv=- similarity_fct=similarity {COMMON} use_batched_encoding=- mrr_at_k!",
+        f"samples at_k=k name write_csv similarity_fct=similarity {COMMON} use_batched_encoding=- mrr_at_k!",
         "{name}",
         "ndcg@",
     ),
     "ParaphraseMiningEvaluator": Kind(
         _paraphrases,
         "sentences_map=texts duplicates_list=pairs duplicates_dict=known add_transitive_closure! query_chunk_size=-"
-        f" corpus_chunk_size=- max_pairs top_k=- show_progress_bar=- batch_size=- {COMMON}",
+        f" corpus_chunk_size=- max_pairs top_k show_progress_bar=- batch_size=- {COMMON}",
         "{name}",
         "average_precision",
     ),
@@ -216,14 +224,14 @@ KINDS = {
     "MSEEvaluator": Kind(
         _PercentError,
         "source_sentences=source target_sentences=target teacher_model=teacher show_progress_bar=- batch_size=- name"
-        " write_csv=- truncate_dim!",
+        " write_csv truncate_dim!",
         "{name}",
         "negative_mse",
     ),
     "NanoBEIREvaluator": Kind(
         _nanobeir,
         "dataset_names dataset_id mrr_at_k=mrr_at ndcg_at_k=ndcg_at accuracy_at_k=accuracy_at"
-        " precision_recall_at_k=precision_recall_at map_at_k=map_at show_progress_bar=- batch_size=- write_csv=-"
+        " precision_recall_at_k=precision_recall_at map_at_k=map_at show_progress_bar=- batch_size=- write_csv"
         " truncate_dim score_functions=similarities main_score_function=main aggregate_fn! aggregate_key!"
         " query_prompts=query_prompt corpus_prompts=document_prompt write_predictions!",
         "{part}_{similarity}_{last}",

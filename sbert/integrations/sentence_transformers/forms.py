@@ -22,7 +22,8 @@ class Form(NamedTuple):
     Args:
         make: Our class, or a function.
         names: Their parameters in their order: ``theirs=ours``; ``theirs`` where the name is the same; ``theirs=-`` for
-            one that changes no result; ``theirs!`` for one that is taken at its default alone, see the table of names.
+            one that changes no result, and ``theirs!`` for one that is taken at its default alone: the table of names
+            says why, and what to do instead.
         values: Our arguments, where their default is another one than ours.
     """
 
@@ -113,10 +114,18 @@ def compare_by(name: str, pairwise: bool = False, label: str = "") -> Callable[[
     return similarity
 
 
+def _name_activation(function: Any) -> str:
+    plain = type(function)()
+    if repr(function) != repr(plain):
+        remedy = "sbert.register_module takes a module of your own"
+        raise ValueError(f"activation_function={function!r:.60}: only {plain!r} is supported; {remedy}")
+    return type(plain).__name__
+
+
 # By the names of their parameters.
 _CONVERT: dict[str, Callable[[Any], Any]] = {
     "scale": lambda scale: 1 / scale,
-    "activation_function": lambda function: "Identity" if function is None else type(function).__name__,
+    "activation_function": lambda function: _name_activation(function or torch.nn.Identity()),
     **dict.fromkeys(
         "similarity_fct distance_metric main_similarity main_similarity_function main_score_function"
         " score_function".split(),
@@ -140,7 +149,7 @@ def arguments(name: str, form: Form, args: tuple[Any, ...], options: Mapping[str
         if names[theirs].endswith("!"):
             row = switching.find_row(theirs, switching.DEFAULTS)
             default = None if row is None else json.loads(row.how)
-            if value is not default and value != default:
+            if (list(value) if isinstance(value, tuple) else value) != default:
                 remedy = "leave it out" if row is None else row.here
                 raise ValueError(f"{name}({theirs}={value!r:.60}): only {default!r} is supported; {remedy}")
         elif names[theirs] != "-":

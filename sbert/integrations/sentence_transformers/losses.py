@@ -5,6 +5,7 @@ What the trainer needs from such a loss, the size of a chunk or a guide, stands 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
@@ -15,7 +16,7 @@ from sbert import losses
 from sbert.integrations.sentence_transformers.forms import DistanceMetric, Form, absent, factories
 
 _CHUNKS = " mini_batch_size=chunk mini_batch_num_tokens=chunk_tokens show_progress_bar=-"
-_GATHER = " gather_across_devices=-"  # The trainer always does.
+_GATHER = " gather_across_devices=gather"
 _SCALED = "scale=temperature similarity_fct=similarity"
 _MODES = f"{_GATHER} directions! partition_mode! hardness_mode! hardness_strength!"
 _DISTANCE = "distance_metric=distance margin"
@@ -33,6 +34,8 @@ def for_trainer(make: Callable[..., Any]) -> Callable[..., Any]:
     def make_loss(
         model: Any, chunk: int | None = None, chunk_tokens: int | None = None, guide: Any = None, **more: Any
     ) -> nn.Module:
+        if more.pop("gather", None) is False and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            raise ValueError("gather_across_devices=False: a loss sees the rows of all processes here; pass True")
         loss: nn.Module = make(**more)
         tokens = chunk_tokens or (chunk and chunk * (getattr(model, "max_seq_length", None) or 512))
         needed = {"chunk_tokens": tokens, "guide": guide}

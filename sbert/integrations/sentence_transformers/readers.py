@@ -35,7 +35,10 @@ class SentenceLabelDataset(SentencesDataset):
 
     sampler = "group_by_label"
 
-    def __init__(self, examples: Iterable[InputExample], samples_per_label: int = 2) -> None:  # noqa: ARG002
+    def __init__(self, examples: Iterable[InputExample], samples_per_label: int = 2) -> None:
+        if samples_per_label != 2:
+            remedy = "pass a function as TrainingConfig(sampler=)"
+            raise ValueError(f"samples_per_label={samples_per_label!r:.60}: only 2 is supported; {remedy}")
         super().__init__(examples)
 
 

@@ -7,35 +7,41 @@ import os
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from enum import Enum
+from functools import cache, partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import torch
+
 from sbert.backends.huggingface import import_from
-from sbert.inputs.arguments import nearest_argument, warn
+from sbert.inputs.arguments import check_choice, nearest_argument, warn
+from sbert.integrations import switching
 from sbert.integrations.sentence_transformers.evaluation import SequentialEvaluator
-from sbert.integrations.sentence_transformers.forms import Form, absent
+from sbert.integrations.sentence_transformers.forms import absent
 from sbert.integrations.sentence_transformers.losses import settings
 from sbert.losses import BinaryCrossEntropyLoss, CoSENTLoss, CrossEntropyLoss
 from sbert.losses.signature import Signature
 from sbert.training import Trainer, TrainingConfig
+from sbert.training.run import checkpoint
 
 _LABELS = ("label", "labels", "score", "scores")
-# Their arguments under our names.
-_SAME = Form(
-    dict,
-    "output_dir=output per_device_train_batch_size=batch_size gradient_accumulation_steps=accumulation learning_rate"
-    " weight_decay max_grad_norm=max_gradient_norm logging_steps=log_every seed prompts",
-).parameters()
-# Those that _config reads, and those that change no result here.
-_TAKEN = (
-    "num_train_epochs max_steps warmup_steps warmup_ratio fp16 bf16 gradient_checkpointing batch_sampler"
-    " multi_dataset_batch_sampler eval_strategy eval_steps save_strategy save_steps save_total_limit"
-    " load_best_model_at_end metric_for_best_model disable_tqdm"
-    " per_device_eval_batch_size run_name gradient_checkpointing_kwargs remove_unused_columns tf32 optim"
-    " logging_strategy logging_first_step log_level overwrite_output_dir do_train do_eval save_only_model"
-    " dataloader_num_workers dataloader_pin_memory dataloader_persistent_workers dataloader_prefetch_factor"
-    " greater_is_better logging_dir eval_on_start"
-).split()
+_ROWS, _OF_TRAINERS = (
+    {name: row for row in switching.ROWS if row.section == section for name in row.theirs}
+    for section in (switching.TRAINING, switching.TRAINERS)
+)
+# Those that are ours under another name, at most.
+_SAME = {name: row.ours or name for name, row in _ROWS.items() if row.how in ("same", "other name")}
+_OPTIMIZERS: dict[str, Any] = {
+    "adamw_torch": "adamw", "adamw_torch_fused": "adamw", "adamw_8bit": "adamw_8bit", "adamw_bnb_8bit": "adamw_8bit",
+    "sgd": torch.optim.SGD, "adagrad": torch.optim.Adagrad, "rmsprop": torch.optim.RMSprop,
+}  # fmt: skip
+_CHOICES = {
+    "optim": list(_OPTIMIZERS),
+    **dict.fromkeys(("eval_strategy", "save_strategy", "logging_strategy"), ("no", "steps", "epoch")),
+    "batch_sampler": ("batch_sampler", "no_duplicates", "no_duplicates_hashed", "group_by_label", "random", "in_order"),
+    "multi_dataset_batch_sampler": ("round_robin", "proportional"),
+}
 _DEFAULTS = {
     "batch_sampler": "batch_sampler",
     "multi_dataset_batch_sampler": "proportional",
@@ -72,29 +78,52 @@ class SentenceTransformerTrainingArguments(SimpleNamespace):
     """
 
     def __init__(self, output_dir: str | os.PathLike[str] | None = None, **options: Any) -> None:
-        theirs = fields(import_from("TrainingArguments"))
-        known = {field.name: field.default for field in theirs if field.default is not MISSING}
-        known.update(_DEFAULTS)
-        options = {name: getattr(value, "value", value) for name, value in options.items()}
-        for name, value in options.items():
-            if name not in known and name not in _TAKEN:
-                meant = nearest_argument(name, known)
-                raise TypeError(f"unknown argument {name!r}" + (f"; did you mean {meant!r}?" if meant else ""))
-            if name not in (*_SAME, *_TAKEN) and value != known[name]:
-                raise ValueError(
-                    f"{name}={value!r:.60}: only {known[name]!r} is supported; sbert.TrainingConfig has all settings"
-                )
-        super().__init__(**{**known, **options, "output_dir": output_dir})
+        super().__init__(**_defaults())
+        for name, value in {"output_dir": output_dir, **options}.items():
+            setattr(self, name, value)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        known, value = _defaults(), getattr(value, "value", value)
+        if name not in known and name not in _ROWS:
+            meant = nearest_argument(name, known)
+            raise TypeError(f"unknown argument {name!r}" + (f"; did you mean {meant!r}?" if meant else ""))
+        if name not in _ROWS and value != known[name]:
+            remedy = "sbert.TrainingConfig has all settings"
+            raise ValueError(f"{name}={value!r:.60}: only {known[name]!r} is supported; {remedy}")
+        if name in _CHOICES:
+            check_choice(name, value, _CHOICES[name])
+        super().__setattr__(name, value)
 
 
 CrossEncoderTrainingArguments = SentenceTransformerTrainingArguments
 
 
-def _config(args: Any, batches: int, chunk_tokens: int | None) -> TrainingConfig:
+@cache
+def _defaults() -> dict[str, Any]:
+    """Their arguments with their defaults."""
+    theirs = fields(import_from("TrainingArguments"))
+    return {field.name: field.default for field in theirs if field.default is not MISSING} | _DEFAULTS
+
+
+def _choose_optimizer(name: str, rate: float, given: tuple[Any, Mapping[str, Any]] | None) -> dict[str, Any]:
+    """The optimizer of our settings and its rate: of one of their names, or of a class and its arguments."""
+    kind, options = given or (_OPTIMIZERS[name], {"lr": rate})
+    kind = "adamw" if kind is torch.optim.AdamW and set(options) == {"lr"} else kind
+    if isinstance(kind, str):
+        return {"optimizer": kind, "learning_rate": options["lr"]}
+    trial = kind([torch.nn.Parameter(torch.zeros(1))], **options)  # Its arguments are checked, and its rate known.
+    return {"optimizer": partial(kind, **options), "learning_rate": trial.defaults["lr"]}
+
+
+def _config(args: Any, batches: int, chunk_tokens: int | None, optimizer: Any) -> TrainingConfig:
     """Our settings of theirs, for a number of batches per epoch."""
     ours = {name: getattr(args, theirs) for theirs, name in _SAME.items()}
-    total = args.max_steps if args.max_steps > 0 else args.num_train_epochs * batches / args.gradient_accumulation_steps
     ours |= {"steps": args.max_steps} if args.max_steps > 0 else {"epochs": args.num_train_epochs}
+    ours |= _choose_optimizer(args.optim, args.learning_rate, optimizer)
+    ours |= {"batch_size": args.per_device_train_batch_size * _world(), "max_gradient_norm": args.max_grad_norm or None}
+    if args.logging_strategy != "steps":  # The last step is logged in any case.
+        each = max(1, round(batches / args.gradient_accumulation_steps))
+        ours["log_every"] = each if args.logging_strategy == "epoch" else 10**9
     if args.fp16:
         warn("fp16=True computes in bfloat16 here, which needs no scaling of the loss")
     warm = args.warmup_steps or args.warmup_ratio or 0
@@ -102,16 +131,27 @@ def _config(args: Any, batches: int, chunk_tokens: int | None) -> TrainingConfig
     metric = (args.metric_for_best_model or "").removeprefix("eval_") or None
     return TrainingConfig(
         **{**ours, "output": None if args.save_strategy == "no" else args.output_dir},
-        warmup=warm if warm < 1 else min(1.0, warm / max(1, round(total))),
+        warmup=warm if warm < 1 else round(warm),
         dtype="bfloat16" if args.fp16 or args.bf16 else "float32",
         chunk_tokens=chunk_tokens or (4096 if args.gradient_checkpointing else None),
         sampler=samplers.get(args.batch_sampler, args.batch_sampler),
         mix=args.multi_dataset_batch_sampler,
         evaluate_every=(args.eval_steps or args.logging_steps) if args.eval_strategy == "steps" else None,
         checkpoint_every=args.save_steps if args.save_strategy == "steps" else None,
-        keep=args.save_total_limit or 2,
+        keep=args.save_total_limit or 10**9,  # All, as theirs.
         metric="evaluation_loss" if metric == "loss" else metric,
+        minimize=None if args.greater_is_better is None else not args.greater_is_better,
     )
+
+
+def _instead(name: str) -> str:
+    row = _OF_TRAINERS.get(name)
+    return "sbert.Trainer, its callbacks and its settings" if row is None else row.here.replace("``", "")
+
+
+def _world() -> int:
+    """The number of processes that train together."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 class SentenceTransformerTrainer:
@@ -124,8 +164,19 @@ class SentenceTransformerTrainer:
         eval_dataset: The same; its loss is a score, too.
         loss: A loss of ``losses``, or one of ours, or one for each data set by name.
         evaluator: An evaluator, or several.
-        options: ``callbacks`` and the like, which are not supported.
+        optimizer_cls_and_kwargs: A class of optimizers and its arguments, in place of ``optim``.
+        options: ``callbacks`` and the like, which are not supported: an error says what to do instead.
+
+    Raises:
+        TypeError: If a subclass overrides a method of theirs, such as ``compute_loss``: it would never be called.
     """
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        for name in sorted({*dir(import_from("Trainer")), *_OF_TRAINERS} & {*vars(cls)} - {"train"}):
+            if not name.startswith("__"):
+                given = f"{cls.__name__}.{name} would never be called, since sbert.Trainer trains"
+                raise TypeError(f"{given}; instead: {_instead(name)}")
 
     def __init__(
         self,
@@ -135,11 +186,14 @@ class SentenceTransformerTrainer:
         eval_dataset: Any = None,
         loss: Any = None,
         evaluator: Any = None,
+        *,
+        optimizer_cls_and_kwargs: tuple[Any, Mapping[str, Any]] | None = None,
         **options: Any,
     ) -> None:
-        given = [name for name, value in options.items() if value is not None and value != (None, None)]
-        if given:
-            raise TypeError(f"{', '.join(given)} not supported; sbert.Trainer trains with AdamW, and writes a history")
+        for name, value in options.items():
+            if name not in _OF_TRAINERS or value not in (None, (None, None)):
+                raise TypeError(f"{type(self).__name__}() takes no {name}={value!r:.60}; instead: {_instead(name)}")
+        self.optimizer_cls_and_kwargs = optimizer_cls_and_kwargs
         self.model = model
         self.args = args or SentenceTransformerTrainingArguments()
         self.train_dataset, self.eval_dataset = train_dataset, eval_dataset
@@ -153,14 +207,15 @@ class SentenceTransformerTrainer:
         data = data if isinstance(data, Mapping) else {"data": data}
         losses = self.loss if isinstance(self.loss, Mapping) else dict.fromkeys(data, self.loss)
         options = {key: value for one in losses.values() for key, value in settings(one).items()}
-        sizes = [math.ceil(len(rows) / self.args.per_device_train_batch_size) for rows in data.values()]
-        turns = self.args.multi_dataset_batch_sampler == "round_robin"
+        size = self.args.per_device_train_batch_size * _world()
+        sizes = [math.ceil(len(rows) / size) for rows in data.values()]
+        batches = sum(sizes) if self.args.multi_dataset_batch_sampler == "proportional" else min(sizes) * len(sizes)
         columns_of = {name: _columns_of(rows, losses[name]) for name, rows in data.items()}
         return Trainer(
             self.model,
             data,
             losses,
-            _config(self.args, min(sizes) * len(sizes) if turns else sum(sizes), options.get("chunk_tokens")),
+            _config(self.args, batches, options.get("chunk_tokens"), self.optimizer_cls_and_kwargs),
             evaluator=self.evaluator,
             evaluation_data=self.eval_dataset,
             columns={name: columns for name, (columns, _) in columns_of.items() if columns},
@@ -171,6 +226,11 @@ class SentenceTransformerTrainer:
     def train(self, resume_from_checkpoint: bool | str | None = None) -> SimpleNamespace:
         """Train, and return the number of steps, the last loss and the history."""
         trainer = self.trainer()
+        if isinstance(resume_from_checkpoint, (str, os.PathLike)):
+            newest = checkpoint.newest(Path(trainer.config.output or "") / "checkpoints")
+            if newest is None or newest.resolve() != Path(resume_from_checkpoint).resolve():
+                given = f"resume_from_checkpoint={os.fspath(resume_from_checkpoint)!r}"
+                raise ValueError(f"{given}: training resumes from the newest checkpoint, {newest}; pass True")
         if self.args.eval_strategy == "no":
             trainer.evaluator = None
         history = trainer.fit(

@@ -12,6 +12,7 @@ from tqdm.auto import tqdm
 
 from sbert import search
 from sbert.functional import truncate
+from sbert.inputs.arguments import check_choice
 from sbert.integrations.sentence_transformers.forms import Form, SimilarityFunction, absent, compare_by, factories, rows
 
 _NAMES = {"cos_sim": "cosine", "dot_score": "dot", "euclidean_sim": "euclidean", "manhattan_sim": "manhattan"}
@@ -60,6 +61,7 @@ def _negatives(
 
     if form not in ("triplet", "n-tuple"):
         raise ValueError(f"output_format={form!r} is not supported; pass 'triplet' or 'n-tuple'")
+    check_choice("sampling_strategy", strategy, ("top", "random"))
     columns = {"anchor": anchor or dataset.column_names[0], "positive": positive or dataset.column_names[1]}
     pairs = list(zip(*(list(dataset[name]) for name in columns.values()), strict=True))
     seed = None if strategy == "top" else 42
