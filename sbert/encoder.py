@@ -321,8 +321,8 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
                 raise ValueError("token embeddings take no precision=, normalize_embeddings= and truncate_dim=")
         if out is not None and (output_value != "sentence_embedding" or not as_array or single):
             raise ValueError("out= takes the sentence embeddings of several sentences, as an array")
-        if out is None and shard is not None:
-            raise ValueError(f"shard={shard!r:.60} is a part of a file; pass out= as well")
+        if out is None and (overwrite or shard is not None):
+            raise ValueError("shard= and overwrite= are for files; pass out= as well")
         if pool is not None and device is not None:
             raise ValueError(f"device={device!r:.60} and pool= were passed; pass one: a pool has its own devices")
         with nullcontext(pool) if device is None else self.on_devices(device) as workers:

@@ -74,6 +74,8 @@ def _say(kind: str, message: object, options: Mapping[str, str]) -> None:
         line = re.sub(rf"(?<![\w/.-]){name}=(?:True\b|(?=[\s;,.)]|$))", option, line)
         # Not names of files such as label=1.csv and split=0/rows.csv.
         line = re.sub(rf"(?<![\w/.-]){name}=(?=['\"\[(]|-?\d[\de.+-]*(?:[\s;,)]|$))", f"{option} ", line)
+    if "set" not in options:  # A remedy for which there is no option is none; those of training are for --set.
+        line = re.sub(r"; pass \w+=[^;]*$", "", line)
     print(visible(f"sbert: {kind}: {line}"), file=sys.stderr)
 
 
@@ -98,7 +100,9 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     if argv and argv[0] in _COMMANDS:
         parser, command = _new_parser(argv[0])
         command.add_arguments(parser)
-        parser.set_defaults(run=command.run, options=_name_options(parser))
+        named = [action for action in parser._actions if action.option_strings]
+        options = {action.dest.rpartition(".")[2]: action.option_strings[-1] for action in named}
+        parser.set_defaults(run=command.run, options={**options, "out": options.get("output", "")})
         parser.words = argv[1:]
         return parser.parse_intermixed_args(argv[1:])  # This way, arguments may stand anywhere among options.
     parser = _Parser(prog="sbert", description="Sentence embeddings.", formatter_class=argparse.RawTextHelpFormatter)
@@ -108,13 +112,6 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("name", choices=_COMMANDS, metavar="COMMAND", help="sbert COMMAND --help explains its options")
     parser.parse_args(argv)
     raise ValueError("the command comes first; see sbert --help")
-
-
-def _name_options(parser: argparse.ArgumentParser) -> dict[str, str]:
-    """For each name that an argument of an option may have in Python, the option."""
-    options = {action.dest: action.option_strings[-1] for action in parser._actions if action.option_strings}
-    flags = {option.strip("-").replace("-", "_"): option for option in options.values()}
-    return {**flags, **options, "out": options.get("output", "")}
 
 
 def _new_parser(name: str) -> tuple[_Parser, ModuleType]:

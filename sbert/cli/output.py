@@ -101,10 +101,9 @@ class Terminal:
         self._stream, self._moves = stream, re.compile(r"(\r|\x1b\[A)" if has_bars else "((?!))")
 
     def write(self, text: str) -> int:
-        """Write a text, and return its length."""
+        """Write a text, and return how many characters were written."""
         parts = self._moves.split(text)
-        self._stream.write("".join(part if number % 2 else visible(part) for number, part in enumerate(parts)))
-        return len(text)
+        return self._stream.write("".join(part if number % 2 else visible(part) for number, part in enumerate(parts)))
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._stream, name)

@@ -34,9 +34,8 @@ def make_config(settings: Settings) -> TrainingConfig:
     # No sampler can choose the rows of a stream.
     samplers = {name: "random" if Path(each["file"]).is_dir() else needs(each["loss"]).sampler for name, each in data}
     sampler = samplers if len(set(samplers.values())) > 1 else next(iter(samplers.values()))
-    return cast(
-        "TrainingConfig", call(TrainingConfig, **{"output": settings["output"], "sampler": sampler, **training})
-    )
+    given = {"output": settings["output"], "sampler": sampler, **training}
+    return cast("TrainingConfig", call(TrainingConfig, **given))
 
 
 def read_data(settings: Settings, verbose: bool) -> dict[str, Any]:

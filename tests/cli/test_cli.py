@@ -93,7 +93,9 @@ def test_truncated_texts_are_a_warning_of_one_line(folder: Path, texts: Path, ru
     assert code == 0
     assert errors.startswith("sbert: warning: 1 of 2 sentences were truncated to max_seq_length=64 tokens")
     assert errors.count("\n") == 1
+    assert "tokens; pass --on-truncate 'ignore' to silence" in errors
     assert run("encode", folder, texts, "-o", "v.npy", "--on-truncate", "ignore")[2] == ""
+    assert run("pairs", folder, texts)[2].endswith("max_seq_length=64 tokens\n")  # It has no such option.
 
 
 # ------------------------------------------------------------------------------------------ similarity and info

@@ -184,7 +184,7 @@ def test_no_file_name_controls_the_terminal(
 
 def test_bars_move_the_cursor_and_their_words_do_not(capsys: pytest.CaptureFixture[str]) -> None:
     bar = Terminal(sys.stderr, has_bars=True)
-    assert bar.write("\rEncoding \x1b[31m\x9b 3/4\n\x1b[A") == 24
+    assert bar.write("\rEncoding \x1b[31m\x9b 3/4\n\x1b[A") == 34
     assert capsys.readouterr().err == "\rEncoding \\u001b[31m\\u009b 3/4\n\x1b[A"
     assert bar.isatty() == sys.stderr.isatty()
     Terminal(sys.stdout).write("a\rb\n\x1b[A")

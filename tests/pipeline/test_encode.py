@@ -173,6 +173,7 @@ def test_prompts(model: SentenceEncoder) -> None:
         ({"out": "v.npy", "convert_to_tensor": True}, ValueError, "out= takes"),
         ({"out": "v.npy", "shard": (4, 4)}, ValueError, "i from 0 to n - 1"),
         ({"shard": (0, 4)}, ValueError, "pass out= as well"),
+        ({"overwrite": True}, ValueError, "pass out= as well"),
     ],
 )
 def test_wrong_arguments(words: SentenceEncoder, options: dict[str, Any], error: type[Exception], message: str) -> None:
