@@ -288,8 +288,10 @@ def _refuse_missing(folder: Path, missing: list[str]) -> None:
 def load_tokenizer(folder: Path, options: dict[str, Any]) -> PreTrainedTokenizerBase:
     """The tokenizer in ``folder``, without the truncation and padding of its file."""
     check_files(folder)
-    settings = folder / "tokenizer_config.json"
-    _refuse_other_files(read_object(settings, missing_ok=True), "fast_tokenizer_files", settings)
+    settings = read_object(folder / "tokenizer_config.json", missing_ok=True)
+    _refuse_other_files(settings, "fast_tokenizer_files", settings.path)
+    if not isinstance(names := settings.get("model_input_names", []), list):  # transformers takes it as it is.
+        raise settings.error(f"gives model_input_names={names!r} where a list is expected")
     pickled = [path for path in folder.glob("vocab*") if path.suffix in (".pkl", ".bin")]
     if pickled and not (folder / "tokenizer.json").exists():  # transformers would make a tokenizer without words.
         reason = "is a pickled vocabulary, which can run code and is not read"

@@ -236,6 +236,16 @@ def test_damaged_tokenizers(good: Path, tmp_path: Path, keys: tuple[str, ...], v
         SentenceEncoder(folder, device="cpu").encode(["a b", "snow \u2603 \u6587 \U0010ffff zzz"])
 
 
+@pytest.mark.parametrize("names", [None, "token_type_ids", {}])
+@pytest.mark.parametrize("kind", [SentenceEncoder, CrossEncoder])
+def test_inputs_of_a_tokenizer_that_are_no_list(good: Path, tmp_path: Path, kind: Any, names: Any) -> None:
+    """Some releases of transformers take them as they are, others as a list of letters."""
+    folder = shutil.copytree(good / "pairs", tmp_path / "model")
+    values("tokenizer_config.json", model_input_names=names)(folder)
+    with pytest.raises(ValueError, match=r"tokenizer_config.json gives model_input_names=.* where a list is expected"):
+        kind(folder, device="cpu")
+
+
 def test_a_text_that_no_tokenizer_reads_is_named() -> None:
     """Also from the middle of many."""
     tokenizer = small.wordpiece()
