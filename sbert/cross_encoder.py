@@ -50,7 +50,7 @@ class CrossEncoder(ScorerMethods, nn.Module):
     Args:
         model: A folder or a name on the hub. A backbone without a head, such as bert-base-uncased, gets a new head
             with random weights, which has to be trained.
-        classes: Number of scores per pair of a new head. Default: 1.
+        classes: Number of scores per pair of a new head. Default: 1, with a warning that names the new weights.
         max_seq_length: Longest input in tokens, including both texts and the special tokens. Default: the minimum of
             what the tokenizer, the configuration and the table of positions allow.
         device: Device to run on. Default: the accelerator that torch finds, else the CPU.
@@ -122,7 +122,8 @@ class CrossEncoder(ScorerMethods, nn.Module):
         check_positive("classes", classes)
         self.auto_model: Any
         self.tokenizer: Any
-        self.auto_model, self.tokenizer, self.activation, saved = read_cross_encoder(
+        self.new_weights: list[str]  # Of a new head: those that the folder does not have.
+        self.auto_model, self.tokenizer, self.new_weights, self.activation, saved = read_cross_encoder(
             folder, classes, weights_dtype or torch.float32, activation, arguments
         )
         set_prompts(self, prompts, default_prompt_name, saved)
@@ -304,7 +305,7 @@ class CrossEncoder(ScorerMethods, nn.Module):
             ValueError: If the model gives several scores, by which nothing can be ranked; or as ``predict`` does.
 
         Example:
-            >>> ranker = CrossEncoder(minilm)
+            >>> ranker = CrossEncoder(minilm, classes=1)
             >>> found = ranker.rank("Who sleeps?", ["A cat sleeps.", "Taxes rise."], top_k=1)
             >>> len(found), sorted(found[0])
             (1, ['corpus_id', 'score'])
@@ -359,11 +360,11 @@ class CrossEncoder(ScorerMethods, nn.Module):
 
         Example:
             >>> rows = [("A cat sleeps.", "A kitten naps.", 1.0), ("A cat sleeps.", "Taxes rise.", 0.0)]
-            >>> CrossEncoder(minilm).fit(rows, config=TrainingConfig(steps=2), show_progress_bar=False)[-1]["step"]
+            >>> ranker = CrossEncoder(minilm, classes=1)
+            >>> ranker.fit(rows, config=TrainingConfig(steps=2), show_progress_bar=False)[-1]["step"]
             2
             >>> from sbert.losses import LambdaLoss
             >>> ranked = [("Who sleeps?", ["A cat sleeps.", "Taxes rise.", "It rains."], [2, 0, 0])]
-            >>> ranker = CrossEncoder(minilm)
             >>> ranker.fit(ranked, LambdaLoss(), TrainingConfig(steps=2), show_progress_bar=False)[-1]["step"]
             2
         """

@@ -17,12 +17,13 @@ from safetensors.torch import load_file, save_file
 from sentence_transformers import CrossEncoder as Theirs
 from torch import nn
 
-from sbert import CrossEncoder
+from sbert import CrossEncoder, SentenceEncoder
 from sbert.losses import ListNetLoss
 from sbert.modules.tokenizer import PairTokenizer
 from sbert.pipeline.tokenize import tokenize_pairs
 from sbert.training import TrainingConfig
 from tests import small
+from tests.backends import test_families
 from tests.pairs import FAMILIES, LONG, PAIRS, folder
 
 EACH = pytest.mark.parametrize(
@@ -313,6 +314,27 @@ def test_a_backbone_gets_a_new_head(tmp_path: Path) -> None:
     assert all(torch.equal(weights[name], value) for name, value in stored.items() if name in weights)
     model.save(tmp_path / "saved")
     np.testing.assert_array_equal(CrossEncoder(tmp_path / "saved", device="cpu").predict(PAIRS), model.predict(PAIRS))
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "distilbert"])
+def test_a_new_head_that_nobody_asked_for_is_named_once(tmp_path: Path, family: str) -> None:
+    test_families.build(family, tmp_path / "plain")
+    SentenceEncoder(tmp_path / "plain", device="cpu").save(tmp_path / "encoder")
+    for path in (tmp_path / "plain", tmp_path / "encoder"):
+        message = f"{path} has no head that scores pairs: classifier.* are new, .*classes=1"
+        with pytest.warns(UserWarning, match=message) as warned:
+            model = CrossEncoder(path, device="cpu")
+        assert len(warned) == 1
+        stored = {name.removeprefix(f"{family}.") for name in load_file(path / "model.safetensors")}
+        weights = {name for name, _ in model.auto_model.named_parameters()}
+        assert set(model.new_weights) == {name for name in weights if name.removeprefix(f"{family}.") not in stored}
+        assert CrossEncoder(path, 1, device="cpu").new_weights == model.new_weights
+    model.save(tmp_path / "scorer")
+    assert CrossEncoder(tmp_path / "scorer", device="cpu").new_weights == []
+    model.prompts = {"q": "query: "}
+    model.save(tmp_path / "scorer")
+    with pytest.raises(ValueError, match="describes a CrossEncoder, not a sentence encoder; load it with CrossEncoder"):
+        SentenceEncoder(tmp_path / "scorer", device="cpu")
 
 
 def test_folders_that_do_not_fit(tmp_path: Path) -> None:

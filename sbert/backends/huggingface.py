@@ -210,8 +210,8 @@ def rebuild(config: PretrainedConfig, weights: dict[str, Tensor], dtype: torch.d
 
 def load_classifier(
     folder: Path, config: PretrainedConfig, dtype: torch.dtype, attention: str | None, fresh: bool
-) -> PreTrainedModel:
-    """The transformer in ``folder`` with a head for sequence classification.
+) -> tuple[PreTrainedModel, list[str]]:
+    """The transformer in ``folder`` with a head for sequence classification, and the names of new, random weights.
 
     Args:
         folder: Folder of the model.
@@ -232,7 +232,7 @@ def load_classifier(
     model, missing = _read(import_from("AutoModelForSequenceClassification"), folder, config, dtype, attention)
     if not fresh:
         _refuse_missing(folder, missing)
-        return model
+        return model, []
     backbone = f"{model.base_model_prefix}."
     _refuse_missing(folder, [name for name in missing if name.startswith(backbone) and ".pooler." not in name])
     head = [name for name, _ in model.named_parameters() if not name.startswith(backbone)]
@@ -241,7 +241,7 @@ def load_classifier(
         reason = f"names {kind}, and the weights hold {head[0]}, of a head made for something else"
         remedy = "use the backbone alone; or, if the head does score pairs, name its class under architectures"
         raise UnreadableError(path, reason, remedy)
-    return model
+    return model, missing
 
 
 def _read(

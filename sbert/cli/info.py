@@ -17,7 +17,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Run ``sbert info``."""
+    from sbert.modules import Transformer
     from sbert.saving import verification
+    from sbert.saving.cross_encoder import find_head
 
     model = load(arguments)
     dtypes = {str(parameter.dtype).removeprefix("torch.") for parameter in model.parameters()}
@@ -35,11 +37,15 @@ def run(arguments: argparse.Namespace) -> None:
         "device": str(model.device),
         "versions": verification.versions(),
     }
+    if isinstance(model[0], Transformer):
+        facts["head_for_pairs"] = find_head(model[0].network.config)
     verified = model.verify() if model.has_reference else None
     if arguments.json:
         facts["verification"] = None if verified is None else {**asdict(verified), "ok": verified.ok}
         print(json.dumps(facts, ensure_ascii=False, indent=2))
         return
+    if "head_for_pairs" in facts:
+        facts["head_for_pairs"] = facts["head_for_pairs"] or "none; a CrossEncoder gets a new one with random weights"
     facts["parameters"] = f"{count:,}"
     facts["prompts"] = [f"{name}: {prompt!r}" for name, prompt in model.prompts.items()]
     facts["versions"] = [f"{name} {number}" for name, number in verification.versions().items()]

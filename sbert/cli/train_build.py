@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -178,7 +179,9 @@ def _load_cross_encoder(given: Settings, tables: Mapping[str, Settings]) -> Any:
     if any(each != classes[0] for each in classes):
         raise ValueError("a cross-encoder has one head: the data sets must have the same classes; set data.classes")
     names = dict(enumerate(classes[0] or ()))
-    model = CrossEncoder(given["name"], len(names) or None, device=given.get("device"), dtype="float32")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".* has no head that scores pairs")  # It is trained now.
+        model = CrossEncoder(given["name"], len(names) or None, device=given.get("device"), dtype="float32")
     if names:  # Saved with the model.
         model.auto_model.config.update({"id2label": names, "label2id": {name: i for i, name in names.items()}})
     return model

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from sbert.backends import huggingface
+from sbert.inputs.arguments import warn
 from sbert.modules.dense import ACTIVATIONS
 from sbert.saving.codecs import Arguments
 from sbert.saving.codecs.transformer import write_network
@@ -87,10 +88,18 @@ def _read_prompts(folder: Path) -> Prompts:
     return read_prompts(settings)
 
 
+def find_head(config: Any) -> str | None:
+    """The class of a model with a head for scores that a configuration names; None if a head would be new."""
+    kinds = getattr(config, "architectures", None) or ()
+    return next((kind for kind in kinds if kind.endswith("ForSequenceClassification")), None)
+
+
 def read_cross_encoder(
     folder: Path, classes: int | None, dtype: torch.dtype, activation: Activation | None, arguments: Arguments
-) -> tuple[Any, Any, Activation, Prompts]:
-    """The transformer of a folder with its head, its tokenizer, the activation of the scores, and the prompts.
+) -> tuple[Any, Any, list[str], Activation, Prompts]:
+    """The transformer of a folder with its head, its tokenizer, new weights, the activation of scores, and the prompts.
+
+    One warning names the weights of a new head, unless ``classes`` asks for one.
 
     Args:
         folder: The folder.
@@ -104,29 +113,33 @@ def read_cross_encoder(
         ValueError: If a file is damaged or not supported; the message names it.
     """
 
-    def read() -> tuple[Any, Any, Activation | None, Prompts]:
+    def read() -> tuple[Any, Any, list[str], Activation | None, Prompts]:
         prompts = _read_prompts(folder)
         with reading(folder / "config.json", "the configuration of a cross-encoder"):
-            network = _read_network(folder, classes, dtype, arguments)
+            network, new = _read_network(folder, classes, dtype, arguments)
         tokenizer = huggingface.load_tokenizer(folder, arguments["processor_kwargs"])
-        return network, tokenizer, _read_activation(folder) if activation is None else activation, prompts
+        return network, tokenizer, new, _read_activation(folder) if activation is None else activation, prompts
 
-    network, tokenizer, stated, prompts = read_whole(folder, read)
+    network, tokenizer, new, stated, prompts = read_whole(folder, read)
     if tokenizer.pad_token_id is None:
         raise UnreadableError(folder, "has a tokenizer without a padding token", "set its pad_token, and save it")
     if network.config.pad_token_id is None:  # A decoder looks for its last token by it.
         network.config.pad_token_id = tokenizer.pad_token_id
     if stated is None:
         stated = nn.Sigmoid() if network.config.num_labels == 1 else nn.Identity()
-    return network, tokenizer, stated, prompts
+    if new and classes is None:
+        more = f" and {len(new) - 3} more" if new[3:] else ""
+        what = f"{folder} has no head that scores pairs: {', '.join(new[:3])}{more} are new, with random weights"
+        warn(f"{what}, so that scores mean nothing yet; load a cross-encoder, or pass classes=1 and train the new head")
+    return network, tokenizer, new, stated, prompts
 
 
-def _read_network(folder: Path, classes: int | None, dtype: torch.dtype, arguments: Arguments) -> Any:
-    """The transformer with its head, or with a new head of ``classes`` outputs (default 1)."""
+def _read_network(folder: Path, classes: int | None, dtype: torch.dtype, arguments: Arguments) -> tuple[Any, list[str]]:
+    """The transformer with its head, or with a new head of ``classes`` outputs (default 1), and its new weights."""
     config = huggingface.load_config(folder, arguments["config_kwargs"])
     attention = arguments["model_kwargs"].get("attn_implementation")
     path, kinds = folder / "config.json", config.architectures or []
-    if any(kind.endswith("ForSequenceClassification") for kind in kinds):
+    if find_head(config):
         if classes is not None and classes != config.num_labels:
             remedy = "leave classes= out, or start from a model without a head"
             raise UnreadableError(path, f"describes a head of {config.num_labels} scores, not {classes}", remedy)

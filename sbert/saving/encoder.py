@@ -50,7 +50,8 @@ def _read_settings(folder: Path) -> Settings:
     config = read_object(folder / SETTINGS, missing_ok=True)
     kind = config.get("model_type") or "SentenceTransformer"
     if kind != "SentenceTransformer":
-        raise config.error(f"describes a {kind}, not a sentence encoder", "load it with another library")
+        remedy = "load it with CrossEncoder" if kind == "CrossEncoder" else "load it with another library"
+        raise config.error(f"describes a {kind}, not a sentence encoder", remedy)
     prompts, default = read_prompts(config)
     similarity = config.field("similarity_fn_name", str, None)
     if similarity is not None and similarity not in SIMILARITIES:

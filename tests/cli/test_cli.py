@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from sbert import SentenceEncoder, __version__
+from tests import pairs
 from tests.cli.conftest import TEXTS, Run
 
 LINES = ["", *TEXTS]
@@ -123,6 +124,18 @@ def test_info_for_people(folder: Path, run: Run) -> None:
     assert lines["versions"] == f"sbert {version('sbert')}"
     assert lines["verification"].startswith("same vectors")
     assert said.splitlines()[1].startswith(" " * 21 + "Pooling(")  # Each module is on a line of its own.
+
+
+def test_info_says_whether_a_model_has_a_head_for_pairs(folder: Path, tmp_path: Path, run: Run) -> None:
+    head = "BertForSequenceClassification"
+    for path, shown in (
+        (folder, "none; a CrossEncoder gets a new one with random weights"),
+        (pairs.folder(tmp_path), head),
+    ):
+        lines = run("info", path)[1].splitlines()
+        assert [line.split(maxsplit=1)[1] for line in lines if line.startswith("head_for_pairs ")] == [shown]
+        facts = json.loads(run("info", path, "--json")[1])
+        assert facts["head_for_pairs"] == (head if path == tmp_path else None)
 
 
 def test_info_for_programs(folder: Path, model: SentenceEncoder, run: Run) -> None:

@@ -65,7 +65,7 @@ def test_every_extra_holds_what_it_is_named_for() -> None:
         (lambda f: SentenceEncoder(f).encode_query("a", batchsize=1), "encode() takes no argument 'batchsize'; did"),
         (lambda f: SentenceEncoder(f).encode("a", wings=2), "no argument 'wings', only sentences, prompt_name"),
         (lambda f: CrossEncoder(f, klasses=1), "CrossEncoder() takes no argument 'klasses'; did you mean 'classes'"),
-        (lambda f: CrossEncoder(f).predict([], show_progress=True), "predict() takes no argument 'show_progress'"),
+        (lambda f: CrossEncoder(f, 1).predict([], show_progress=True), "predict() takes no argument 'show_progress'"),
         (lambda f: Pooling(pooling_mode="mean"), "Pooling() takes no argument 'pooling_mode'; did you mean 'mode'?"),
         (lambda f: Dense(1, out_feature=1), "did you mean 'out_features'"),
         (
@@ -128,7 +128,7 @@ def test_devices_that_are_none(
 ) -> None:
     for call in (
         lambda: SentenceEncoder(folder, device=device),
-        lambda: CrossEncoder(folder, device=device),
+        lambda: CrossEncoder(folder, 1, device=device),
         *([] if isinstance(device, list) else [lambda: model.encode("a", device=device)]),  # Several processes.
     ):
         with pytest.raises(error) as raised:

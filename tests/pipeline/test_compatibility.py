@@ -29,7 +29,8 @@ TEXTS = [f"{a} {b}" for a in ("red fox", "small boat", "quiet lake") for b in ("
 @pytest.mark.parametrize("kind", [SentenceEncoder, CrossEncoder])
 def test_what_is_refused_says_what_to_do(kind: type, folder: Path, options: dict[str, Any], words: str) -> None:
     if kind is CrossEncoder and "similarity_fn_name" in options:
-        words, options = "takes no argument 'similarity_fn_name'", options
+        words = "takes no argument 'similarity_fn_name'"
+    options = {**options, "classes": 1} if kind is CrossEncoder else options
     with pytest.raises((TypeError, ValueError), match=words):
         kind(str(folder), **options)
 
