@@ -47,7 +47,8 @@ by another figure than the first.
   and ``MALLOC_TRIM_THRESHOLD_=2000000000`` in its environment.
 - **Adapters**: give the transformer an adapter of ``peft`` (``student[0].auto_model.add_adapter(config)``) and train.
   Saved models have it merged in and do not need ``peft``; folders with an adapter alone load together with their
-  model.
+  model. The new head of a cross-encoder (``scorer.auto_model.add_adapter(config)``) is random and trains with it, which
+  ``freeze=`` prevents.
 
 A search of settings is ten lines of Optuna, or of any other program of the kind:
 

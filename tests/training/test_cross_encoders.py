@@ -322,3 +322,31 @@ def test_long_pairs_are_counted_in_training(bert: Path) -> None:
     batch = TrainingBatch.of(model, [(row[:2],) for row in data], Signature.of(squares).of_pairs())
     assert batch.tokens.truncated.tolist() == (lengths > 11).tolist()
     assert 0 < batch.tokens.truncated.sum() < len(data)
+
+
+@pytest.mark.slow  # The import of peft takes seconds.
+@pytest.mark.parametrize("targets", [["query", "value"], "all-linear"])
+def test_a_new_head_trains_beside_an_adapter(tmp_path: Path, targets: Any) -> None:
+    import peft
+
+    def train(path: Path, output: str, **settings: Any) -> tuple[CrossEncoder, set[str]]:
+        torch.manual_seed(0)
+        model = CrossEncoder(path, 1 if path == backbone else None, device="cpu")
+        model.auto_model.add_adapter(peft.LoraConfig(r=2, target_modules=targets))
+        before = {name: weight.clone() for name, weight in model.named_parameters()}
+        frozen = {name for name, weight in model.named_parameters() if not weight.requires_grad}
+        config = TrainingConfig(tmp_path / output, steps=2, learning_rate=1e-2, warmup=0, **settings)
+        model.fit(pairs.rows(), config=config, show_progress_bar=False)
+        assert frozen == {name for name, weight in model.named_parameters() if not weight.requires_grad}
+        changed = (name for name, weight in model.named_parameters() if not torch.equal(weight, before[name]))
+        return model, {name.removeprefix("auto_model.").replace(".base_layer.", ".") for name in changed}
+
+    backbone, head = small.bert(tmp_path / "backbone"), {"classifier.weight", "classifier.bias"}
+    model, changed = train(backbone, "new")
+    assert head < changed
+    assert all("lora" in name for name in changed - head)
+    saved = CrossEncoder(tmp_path / "new" / "final", device="cpu")
+    assert not any("lora" in name for name, _ in saved.named_parameters())
+    np.testing.assert_allclose(saved.predict(pairs.PAIRS), model.predict(pairs.PAIRS), atol=2e-6)
+    assert not head & train(backbone, "frozen", freeze=["*classifier.*"])[1]
+    assert not head & train(tmp_path / "new" / "final", "trained")[1]

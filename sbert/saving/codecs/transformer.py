@@ -118,7 +118,7 @@ def _check(config: JsonObject) -> None:
 
 def _write(module: Transformer, folder: Path, _: int) -> None:
     limit = module.max_seq_length
-    write_network(huggingface.merge_adapters(module.auto_model), module.tokenizer, limit, folder)
+    write_network(module.auto_model, module.tokenizer, limit, folder)
     # text-embeddings-inference does not read a file in which the limit is missing or null.
     values: dict[str, Any] = {} if limit is None else {"max_seq_length": limit}
     if limit is not None or module.lower_case:
@@ -128,7 +128,7 @@ def _write(module: Transformer, folder: Path, _: int) -> None:
 def write_network(network: Any, tokenizer: Any, limit: int | None, folder: Path) -> None:
     """Write a network and its tokenizer as transformers does, with ``limit`` as the maximum length of the tokenizer."""
     with huggingface.silence():
-        network.save_pretrained(folder, safe_serialization=True)
+        huggingface.merge_adapters(network).save_pretrained(folder, safe_serialization=True)
         stated = tokenizer.model_max_length
         tokenizer.model_max_length = limit or stated
         try:

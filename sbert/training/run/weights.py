@@ -59,7 +59,9 @@ class Weights:
 
 @contextmanager
 def prepare_model(model: Any, losses: Mapping[str, Loss], config: TrainingConfig) -> Iterator[Weights]:
-    """Around a run: training mode, frozen weights, and layers that are checkpointed or compiled, all undone at the end.
+    """Around a run: training mode, weights that are frozen or new, and layers that are checkpointed or compiled.
+
+    All is undone at the end.
 
     Raises:
         ValueError: If a pattern of frozen weights matches none, or a transformer cannot be checkpointed.
@@ -69,6 +71,13 @@ def prepare_model(model: Any, losses: Mapping[str, Loss], config: TrainingConfig
         undo.callback(weights.both.zero_grad)
         for module in model.modules():
             undo.callback(setattr, module, "training", module.training)
+        for (
+            name,
+            parameter,
+        ) in model.named_parameters():  # An adapter freezes a new head, too.
+            if name.replace(".base_layer.", ".").endswith(tuple(getattr(model, "new_weights", ()))):
+                undo.callback(parameter.requires_grad_, parameter.requires_grad)
+                parameter.requires_grad_(True)
         if config.freeze:
             named = {name.removeprefix("model."): value for name, value in weights.both.named_parameters()}
             for name in match_names(config.freeze, list(named), "freeze"):
