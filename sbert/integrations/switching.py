@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import re
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
@@ -32,8 +31,12 @@ class Row(NamedTuple):
     @property
     def ours(self) -> str | None:
         """The name with which ``here`` begins, if it does."""
-        match = re.match(r"``(\w+)", self.here)
-        return match and match[1]
+        return self.here.split("``")[1] if self.here.startswith("``") else None
+
+    @property
+    def plain(self) -> str:
+        """``here`` without markup, for errors."""
+        return self.here.replace("``", "")
 
 
 def _read_table() -> list[Row]:

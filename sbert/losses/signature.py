@@ -87,9 +87,8 @@ class Signature:
         others = [each for each in parameters if not _is_column(each)]
         foreign = type(loss).__module__.startswith("sentence_transformers.")
         if foreign or any(each.name == "sentence_features" for each in columns):
-            given = f"{name} has the form of sentence-transformers, where a loss runs the model itself"
-            remedy = "pass a function of the columns' vectors, such as loss(anchor, positive, labels)"
-            raise TypeError(f"{given}; here it sees vectors: {remedy}, or one of sbert.losses")
+            remedy = "here it sees vectors: pass a function of them, such as loss(anchor, positive, labels)"
+            raise TypeError(f"{name} is a loss of sentence-transformers, which runs the model; {remedy}")
         if not columns:
             raise TypeError(f"{name} takes no columns; give it parameters such as anchor and positive")
         return cls(

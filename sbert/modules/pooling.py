@@ -131,8 +131,7 @@ class Pooling(nn.Module):
     def __init__(self, mode: str | Sequence[str] = "mean", include_prompt: bool = True) -> None:
         super().__init__()
         if isinstance(mode, int):
-            given = f"Pooling({mode}): a pooling takes its dimension from the vectors"
-            raise TypeError(f"{given}; pass the mode first, such as Pooling('mean')")
+            raise TypeError(f"Pooling({mode}) takes its dimension from the vectors; pass the mode, as Pooling('mean')")
         self.modes: tuple[str, ...] = (mode,) if isinstance(mode, str) else tuple(mode)
         unknown = [name for name in self.modes if name not in POOLINGS]
         if unknown or not self.modes:

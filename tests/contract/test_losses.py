@@ -436,7 +436,7 @@ REFUSED: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: Signature.of(Model()), TypeError, "the loss is a model (Model)"),
     (lambda: Signature.of("softmax"), TypeError, "is of type str; pass a function"),
     (lambda: Signature.of(lambda sentence_features, labels: 0), TypeError, "here it sees vectors: pass a function of"),
-    (lambda: Signature.of(Foreign()), TypeError, "Foreign has the form of sentence-transformers"),
+    (lambda: Signature.of(Foreign()), TypeError, "Foreign is a loss of sentence-transformers, which runs the model"),
 ]  # fmt: skip
 
 

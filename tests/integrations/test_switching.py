@@ -179,7 +179,7 @@ def test_other_arguments_of_training_are_taken_at_their_default_alone() -> None:
     assert {"lr_scheduler_type", "adam_beta1", "tf32", "logging_first_step", "data_seed", "report_to"} <= refused
     for name in refused:
         assert settings(**{name: defaults[name]}) == settings()
-        with pytest.raises(ValueError, match=f"^{name}=.other.: only .* is supported; sbert.TrainingConfig has all"):
+        with pytest.raises(ValueError, match=f"^{name}=.other.: only .* is supported; TrainingConfig has all"):
             settings(**{name: "other"})
 
 
@@ -214,7 +214,7 @@ def test_every_argument_and_method_of_their_trainers_is_ours_or_an_error() -> No
     methods = {name for kind in theirs for name in dir(kind) if callable(getattr(kind, name)) and name[0] != "_"}
     assert "compute_loss" in methods
     for name in sorted(methods - {"train"}):
-        with pytest.raises(TypeError, match=f"^Mine.{name} would never be called, .*; instead: "):
+        with pytest.raises(TypeError, match=f"^Mine.{name} would never be called here; instead: "):
             type("Mine", (ours,), {name: lambda self: None})
     with pytest.raises(TypeError, match=r"takes no whatever=None; instead: sbert\.Trainer"):
         ours("model", loss=sum, whatever=None)

@@ -87,10 +87,9 @@ def _fit(model: Any, objectives: list[tuple[Any, Any]], evaluator: Any, **option
             save_strategy="no" if output is None else "steps" if given.get("save_steps") else "epoch",
             disable_tqdm=None if shown is None else not shown,
         )
-        trainer = SentenceTransformerTrainer(
-            model, args, data, loss=losses, evaluator=evaluator, optimizer_cls_and_kwargs=optimizer
-        )
-        trainer.train()
+        SentenceTransformerTrainer(
+            model, args, data, None, losses, evaluator, optimizer_cls_and_kwargs=optimizer
+        ).train()
     if folder is not None:
         model.save(folder)
 

@@ -44,8 +44,8 @@ class CalledByPath(evaluation.Evaluator):
         """The metrics by their names; with ``output_path``, also as a line of a CSV file in that folder."""
         metrics = super().__call__(model, **options)
         if output_path is not None and self.write_csv:
-            line = {"epoch": epoch, "steps": steps, **metrics}
             path = os.path.join(output_path, self.file_name)
+            line = {"epoch": epoch, "steps": steps, **metrics}
             options.get("ranks", ALONE).run_on_main(lambda: write_line(path, line))
         return metrics
 
@@ -125,13 +125,11 @@ class SequentialEvaluator(CalledByPath):
         return {"sequential_score": score, **{name: value for one in metrics for name, value in one.items()}}
 
 
-def _paraphrases(
-    texts: Mapping[Any, str], pairs: Iterable[Any] | None = None, known: Any = None, top_k: int = 100, **more: Any
-) -> Any:
+def _paraphrases(texts: Mapping[Any, str], pairs: Iterable[Any] | None = None, known: Any = None, **more: Any) -> Any:
     positions = {name: position for position, name in enumerate(texts)}
     listed = list(pairs or ()) + [(one, other) for one in known or {} for other, same in known[one].items() if same]
     return evaluation.ParaphraseMiningEvaluator(
-        texts.values(), [(positions[one], positions[other]) for one, other in listed], top_k=top_k, **more
+        texts.values(), [(positions[one], positions[other]) for one, other in listed], **{"top_k": 100, **more}
     )
 
 

@@ -115,11 +115,9 @@ def compare_by(name: str, pairwise: bool = False, label: str = "") -> Callable[[
 
 
 def _name_activation(function: Any) -> str:
-    plain = type(function)()
-    if repr(function) != repr(plain):
-        remedy = "sbert.register_module takes a module of your own"
-        raise ValueError(f"activation_function={function!r:.60}: only {plain!r} is supported; {remedy}")
-    return type(plain).__name__
+    if repr(function) != repr(plain := type(function)()):
+        raise ValueError(f"activation_function={function!r:.60}: only {plain!r} is supported; see register_module")
+    return type(function).__name__
 
 
 # By the names of their parameters.
@@ -179,7 +177,7 @@ def absent(module: str, section: str = "") -> Callable[[str], Any]:
     def missing(name: str) -> Any:
         row = None if name.startswith("__") else switching.find_row(name, section)
         if row is not None:
-            raise ImportError(f"{name} is not offered by {module}; instead: {row.here.replace('``', '')}")
+            raise ImportError(f"{name} is not offered by {module}; instead: {row.plain}")
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
 
     return missing

@@ -37,8 +37,7 @@ class SentenceLabelDataset(SentencesDataset):
 
     def __init__(self, examples: Iterable[InputExample], samples_per_label: int = 2) -> None:
         if samples_per_label != 2:
-            remedy = "pass a function as TrainingConfig(sampler=)"
-            raise ValueError(f"samples_per_label={samples_per_label!r:.60}: only 2 is supported; {remedy}")
+            raise ValueError(f"samples_per_label={samples_per_label}: only 2 is supported; TrainingConfig has sampler=")
         super().__init__(examples)
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from enum import Enum
 from functools import cache, partial
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,13 +22,11 @@ from sbert.integrations.sentence_transformers.losses import settings
 from sbert.losses import BinaryCrossEntropyLoss, CoSENTLoss, CrossEntropyLoss
 from sbert.losses.signature import Signature
 from sbert.training import Trainer, TrainingConfig
-from sbert.training.run import checkpoint
 
 _LABELS = ("label", "labels", "score", "scores")
-_ROWS, _OF_TRAINERS = (
-    {name: row for row in switching.ROWS if row.section == section for name in row.theirs}
-    for section in (switching.TRAINING, switching.TRAINERS)
-)
+_ROWS = {name: row for row in switching.ROWS if row.section == switching.TRAINING for name in row.theirs}
+_OF_TRAINERS = {name: row.plain for row in switching.ROWS if row.section == switching.TRAINERS for name in row.theirs}
+_OTHERS = "sbert.Trainer, its callbacks and its settings"
 # Those that are ours under another name, at most.
 _SAME = {name: row.ours or name for name, row in _ROWS.items() if row.how in ("same", "other name")}
 _OPTIMIZERS: dict[str, Any] = {
@@ -88,8 +85,9 @@ class SentenceTransformerTrainingArguments(SimpleNamespace):
             meant = nearest_argument(name, known)
             raise TypeError(f"unknown argument {name!r}" + (f"; did you mean {meant!r}?" if meant else ""))
         if name not in _ROWS and value != known[name]:
-            remedy = "sbert.TrainingConfig has all settings"
-            raise ValueError(f"{name}={value!r:.60}: only {known[name]!r} is supported; {remedy}")
+            raise ValueError(
+                f"{name}={value!r:.60}: only {known[name]!r} is supported; TrainingConfig has all settings"
+            )
         if name in _CHOICES:
             check_choice(name, value, _CHOICES[name])
         super().__setattr__(name, value)
@@ -120,10 +118,9 @@ def _config(args: Any, batches: int, chunk_tokens: int | None, optimizer: Any) -
     ours = {name: getattr(args, theirs) for theirs, name in _SAME.items()}
     ours |= {"steps": args.max_steps} if args.max_steps > 0 else {"epochs": args.num_train_epochs}
     ours |= _choose_optimizer(args.optim, args.learning_rate, optimizer)
-    ours |= {"batch_size": args.per_device_train_batch_size * _world(), "max_gradient_norm": args.max_grad_norm or None}
-    if args.logging_strategy != "steps":  # The last step is logged in any case.
-        each = max(1, round(batches / args.gradient_accumulation_steps))
-        ours["log_every"] = each if args.logging_strategy == "epoch" else 10**9
+    each = max(1, round(batches / args.gradient_accumulation_steps))
+    log_every = {"steps": args.logging_steps, "epoch": each, "no": 10**9}  # The last step is logged in any case.
+    ours |= {"log_every": log_every[args.logging_strategy], "max_gradient_norm": args.max_grad_norm or None}
     if args.fp16:
         warn("fp16=True computes in bfloat16 here, which needs no scaling of the loss")
     warm = args.warmup_steps or args.warmup_ratio or 0
@@ -142,16 +139,6 @@ def _config(args: Any, batches: int, chunk_tokens: int | None, optimizer: Any) -
         metric="evaluation_loss" if metric == "loss" else metric,
         minimize=None if args.greater_is_better is None else not args.greater_is_better,
     )
-
-
-def _instead(name: str) -> str:
-    row = _OF_TRAINERS.get(name)
-    return "sbert.Trainer, its callbacks and its settings" if row is None else row.here.replace("``", "")
-
-
-def _world() -> int:
-    """The number of processes that train together."""
-    return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 class SentenceTransformerTrainer:
@@ -175,8 +162,8 @@ class SentenceTransformerTrainer:
         super().__init_subclass__()
         for name in sorted({*dir(import_from("Trainer")), *_OF_TRAINERS} & {*vars(cls)} - {"train"}):
             if not name.startswith("__"):
-                given = f"{cls.__name__}.{name} would never be called, since sbert.Trainer trains"
-                raise TypeError(f"{given}; instead: {_instead(name)}")
+                instead = _OF_TRAINERS.get(name, _OTHERS)
+                raise TypeError(f"{cls.__name__}.{name} would never be called here; instead: {instead}")
 
     def __init__(
         self,
@@ -192,7 +179,8 @@ class SentenceTransformerTrainer:
     ) -> None:
         for name, value in options.items():
             if name not in _OF_TRAINERS or value not in (None, (None, None)):
-                raise TypeError(f"{type(self).__name__}() takes no {name}={value!r:.60}; instead: {_instead(name)}")
+                instead = _OF_TRAINERS.get(name, _OTHERS)
+                raise TypeError(f"{type(self).__name__}() takes no {name}={value!r:.60}; instead: {instead}")
         self.optimizer_cls_and_kwargs = optimizer_cls_and_kwargs
         self.model = model
         self.args = args or SentenceTransformerTrainingArguments()
@@ -207,15 +195,16 @@ class SentenceTransformerTrainer:
         data = data if isinstance(data, Mapping) else {"data": data}
         losses = self.loss if isinstance(self.loss, Mapping) else dict.fromkeys(data, self.loss)
         options = {key: value for one in losses.values() for key, value in settings(one).items()}
-        size = self.args.per_device_train_batch_size * _world()
+        size = self.args.per_device_train_batch_size * int(os.environ.get("WORLD_SIZE", "1"))
         sizes = [math.ceil(len(rows) / size) for rows in data.values()]
         batches = sum(sizes) if self.args.multi_dataset_batch_sampler == "proportional" else min(sizes) * len(sizes)
+        config = _config(self.args, batches, options.get("chunk_tokens"), self.optimizer_cls_and_kwargs)
         columns_of = {name: _columns_of(rows, losses[name]) for name, rows in data.items()}
         return Trainer(
             self.model,
             data,
             losses,
-            _config(self.args, batches, options.get("chunk_tokens"), self.optimizer_cls_and_kwargs),
+            replace(config, batch_size=size),
             evaluator=self.evaluator,
             evaluation_data=self.eval_dataset,
             columns={name: columns for name, (columns, _) in columns_of.items() if columns},
@@ -223,14 +212,12 @@ class SentenceTransformerTrainer:
             guide=options.get("guide"),
         )
 
-    def train(self, resume_from_checkpoint: bool | str | None = None) -> SimpleNamespace:
+    def train(self, resume_from_checkpoint: bool | None = None) -> SimpleNamespace:
         """Train, and return the number of steps, the last loss and the history."""
         trainer = self.trainer()
-        if isinstance(resume_from_checkpoint, (str, os.PathLike)):
-            newest = checkpoint.newest(Path(trainer.config.output or "") / "checkpoints")
-            if newest is None or newest.resolve() != Path(resume_from_checkpoint).resolve():
-                given = f"resume_from_checkpoint={os.fspath(resume_from_checkpoint)!r}"
-                raise ValueError(f"{given}: training resumes from the newest checkpoint, {newest}; pass True")
+        if not isinstance(resume_from_checkpoint, bool | None):
+            given = f"resume_from_checkpoint={resume_from_checkpoint!r}"
+            raise ValueError(f"{given}: training resumes from the newest checkpoint of output_dir; pass True")
         if self.args.eval_strategy == "no":
             trainer.evaluator = None
         history = trainer.fit(
