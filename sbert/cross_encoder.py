@@ -18,7 +18,7 @@ from sbert.backends.padded import Padded, accepts, vocab_size
 from sbert.batch import TokenBatch
 from sbert.evaluation.evaluator import Evaluate
 from sbert.inputs.arguments import check_positive, known_arguments_or, with_aliases, with_aliases_of
-from sbert.inputs.devices import check_device, default_device, leave_float16, parse_dtype
+from sbert.inputs.devices import adapt_half_precision, check_device, default_device, parse_dtype
 from sbert.inputs.texts import Pair, is_pair, pairs_of, texts_of
 from sbert.losses.scores import choose_score_loss
 from sbert.losses.signature import Loss
@@ -138,7 +138,7 @@ class CrossEncoder(ScorerMethods, nn.Module):
         limit = default_limit(self.auto_model, self.tokenizer)
         self.max_seq_length = limit if max_seq_length is None else max_seq_length
         self.to(device=check_device(device or default_device())).eval()
-        leave_float16(self, self.device)
+        adapt_half_precision(self, self.device)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in ("activation", "activation_fn"):

@@ -18,7 +18,7 @@ from sbert.backends import choose_backend
 from sbert.batch import TokenBatch, TokenEmbeddings
 from sbert.functional import SIMILARITIES, Similarity, check_similarity, pairwise_similarity
 from sbert.inputs.arguments import check_choice, warn, with_aliases
-from sbert.inputs.devices import check_device, default_device, leave_float16, parse_dtype
+from sbert.inputs.devices import adapt_half_precision, check_device, default_device, parse_dtype
 from sbert.inputs.prompts import with_role_prompt
 from sbert.inputs.texts import rows_of
 from sbert.modules import Transformer
@@ -142,7 +142,7 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
         self._memory_limits: dict[torch.device, Any] = {}
         self._warned: set[str] = set()
         self.to(device=check_device(device or default_device()), dtype=weights_dtype)
-        leave_float16(self, self.device)
+        adapt_half_precision(self, self.device)
         if folder is not None and not fit_together(chain):  # What loads can encode.
             with reading(folder, "modules that work together"):
                 output_dims(self, self.device)

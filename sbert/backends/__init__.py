@@ -35,7 +35,9 @@ batches              4096 tokens at most, texts of similar length; batch_tokens=
 
 ``dtype="auto"``, the default, means float32 weights; ``encode`` computes in bfloat16 on a CUDA GPU, in float16 on one
 without bfloat16 (T4, V100; what leaves its range is computed again in float32), and in float32 elsewhere.
-``dtype="float32"`` keeps all of it in float32. Vectors are float32 in any case.
+``dtype="float32"`` keeps all of it in float32. Vectors are float32 in any case. A CPU without instructions for bfloat16
+(on x86, AVX512_BF16 or AMX) takes 3 to 4 times as long with it as with float32: one warning says
+so, as does ``sbert doctor``.
 
 >>> from sbert import SentenceEncoder
 >>> model = SentenceEncoder(device="cpu")

@@ -11,6 +11,7 @@ import os
 import random
 import signal
 import time
+import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -50,7 +51,11 @@ def run(arguments: argparse.Namespace) -> None:
         RuntimeError: If the model cannot run.
         ValueError: If an option or the data is invalid.
     """
+    from sbert.inputs.devices import check_device, default_device, parse_dtype, warn_of_slow
+
     rounds = make_rounds(arguments)
+    for dtype in arguments.dtypes:
+        warn_of_slow(parse_dtype(dtype), check_device(arguments.device or default_device()))
     libraries = ["sbert", *([_OTHER] if find_spec("sentence_transformers") else [])]
     figures: dict[str, dict[str, Any]] = {}
     with ExitStack() as stack:
@@ -117,6 +122,7 @@ _loaded: dict[str, Any] = {}  # The model of this process, and the options of it
 def _load(library: str, model: str, device: str | None, dtype: str) -> float:
     """Import a library and load the model: seconds until the first vector."""
     begin = time.perf_counter()
+    warnings.filterwarnings("ignore", "this CPU has no bfloat16")  # Of which the main process has warned.
     if library == "sbert":
         from sbert.encoder import SentenceEncoder
 

@@ -23,7 +23,7 @@ from sbert.backends.padded import Padded
 from sbert.backends.parity import copy_without_hooks, max_relative_error, probe_of, tolerance
 from sbert.backends.state import explain
 from sbert.encoder import SentenceEncoder
-from sbert.inputs.devices import default_batch_tokens, inference_dtype
+from sbert.inputs.devices import SLOW_BFLOAT16, default_batch_tokens, inference_dtype, multiplies_bfloat16
 from sbert.modules.transformer import Transformer
 from sbert.saving.verification import versions
 from sbert.storage.atomic import write_text
@@ -77,9 +77,9 @@ def _describe_device(device: torch.device) -> str:
         major, minor = torch.cuda.get_device_capability(device)
         return f"{device}: {torch.cuda.get_device_name(device)}, compute capability {major}.{minor}"
     if device.type == "cpu":
-        bfloat16 = "fast" if torch.ops.mkldnn._is_mkldnn_bf16_supported() else "slow"
+        bfloat16 = "bfloat16 is fast" if multiplies_bfloat16() else SLOW_BFLOAT16
         absent = "" if torch.accelerator.is_available() else "; no accelerator was found"
-        return f"cpu: {torch.backends.cpu.get_cpu_capability()}, bfloat16 is {bfloat16}{absent}"
+        return f"cpu: {torch.backends.cpu.get_cpu_capability()}, {bfloat16}{absent}"
     return str(device)
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cache
+from typing import cast
+
 import torch
 from torch import nn
 
@@ -18,6 +21,7 @@ _BFLOAT16, _FLOAT16 = (8, 0), (7, 0)
 _WINDOWS = {"cpu": (8192, 8192)}
 _WINDOWS_ACCELERATOR = (1024, 65536)
 
+SLOW_BFLOAT16 = "this CPU has no bfloat16 arithmetic, and takes 3 to 4 times as long with it as with float32"
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -98,11 +102,34 @@ def _usable() -> str:
     return " or ".join(map(repr, ["cpu", *numbered]))
 
 
-def leave_float16(model: nn.Module, device: torch.device) -> None:
-    """Convert a float16 model on a CPU to float32: CPUs emulate float16, about 1000 times slower."""
+def adapt_half_precision(model: nn.Module, device: torch.device) -> None:
+    """Convert a float16 model on a CPU to float32: CPUs emulate float16, about 1000 times slower. Warn of bfloat16."""
     if device.type == "cpu" and model.dtype == torch.float16:
         warn(
             "this CPU has no float16 arithmetic, so the weights are converted to float32; pass dtype='bfloat16' to"
             " halve their memory"
         )
         model.float()
+    warn_of_slow(cast("torch.dtype", model.dtype), device)
+
+
+def warn_of_slow(dtype: torch.dtype | None, device: torch.device) -> None:
+    """Warn once if this CPU has to emulate bfloat16, in which a caller wants to compute."""
+    if dtype == torch.bfloat16 and device.type == "cpu" and not multiplies_bfloat16():
+        _warn_of_bfloat16()
+
+
+@cache  # Once in a process.
+def _warn_of_bfloat16() -> None:
+    warn(f"{SLOW_BFLOAT16}; pass dtype='float32', unless memory matters more")
+
+
+def multiplies_bfloat16() -> bool:
+    """Whether this CPU has instructions for products of bfloat16.
+
+    oneDNN supports bfloat16 on all CPUs with AVX-512, also on those that have to convert each number.
+    """
+    converts = torch.cpu._is_avx512_supported() and not (
+        torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+    )
+    return not converts and torch._C._has_mkldnn and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())

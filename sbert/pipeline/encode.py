@@ -22,7 +22,7 @@ from sbert.backends.network import tree
 from sbert.batch import Ragged, TokenBatch, TokenEmbeddings, move, start_to_host
 from sbert.functional import directions, truncate
 from sbert.inputs.arguments import check_choice, check_count
-from sbert.inputs.devices import default_batch_tokens, default_windows, inference_dtype, leave_float16
+from sbert.inputs.devices import adapt_half_precision, default_batch_tokens, default_windows, inference_dtype
 from sbert.pipeline.batching import Distinct, Rows, plan, prefetch, unique, windows
 from sbert.pipeline.progress import UNKNOWN_LEAST, Report, check_finite, not_finite
 from sbert.pipeline.quantization import check_coding, quantize
@@ -169,8 +169,8 @@ class Encoding:
         self.prompt: str = prompt
         self.device: torch.device = model.device if device is None else device
         self.dtype: torch.dtype = model.dtype
-        if self.dtype == torch.float16 and not plain:
-            leave_float16(model, self.device)
+        if self.dtype != torch.float32 and not plain:
+            adapt_half_precision(model, self.device)
             self.dtype = model.dtype
         self.to: torch.device = model.device if on_device else torch.device("cpu")
         self._batch_tokens, self.batch_size, self._on_truncate = batch_tokens, batch_size, on_truncate

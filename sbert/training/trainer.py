@@ -11,6 +11,7 @@ import torch
 from sbert.distributed.ranks import Ranks
 from sbert.evaluation.evaluator import Evaluate
 from sbert.inputs.arguments import known_arguments_or, warn
+from sbert.inputs.devices import parse_dtype, warn_of_slow
 from sbert.losses.checks import Data, run_check
 from sbert.losses.signature import Loss, Signature
 from sbert.modules import Transformer
@@ -142,6 +143,7 @@ class Trainer:
         if self.model.dtype not in (torch.float32, torch.float64):
             given = f"the model's weights are {self.model.dtype}, too imprecise for small steps"
             raise ValueError(f"{given}; load it with dtype='float32', and compute in TrainingConfig(dtype='bfloat16')")
+        warn_of_slow(parse_dtype(config.dtype), self.model.device)
         if config.sharded and any(isinstance(each, AveragedWeights) for each in self.callbacks):
             raise ValueError("AveragedWeights needs whole weights; leave it or sharded=True out")
         if self.evaluator is None:
