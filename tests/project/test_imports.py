@@ -67,6 +67,35 @@ def file_of(name: str) -> Path:
     return place.parent.with_suffix(".py")
 
 
+# The files that read a clock, and for what: figures, and how long to wait. Nothing is chosen by how long it took.
+CLOCKS = {
+    "backends/threads.py": "how long the load of the machine is remembered",
+    "cli/benchmark.py": "figures",
+    "cli/diagnosis.py": "figures",
+    "cli/train.py": "the time that is left",
+    "pipeline/batcher.py": "how long requests wait for others, and figures",
+    "pipeline/progress.py": "the rate of the progress bar",
+    "storage/folders.py": "how long to wait for readers",
+    "training/run/__init__.py": "figures",
+    "vector_files/write.py": "figures, and how much work a kill may cost",
+}
+
+
+def reads_clock(path: Path) -> bool:
+    """Whether a file names a clock: of time, of events on a GPU, or a package that measures."""
+    tree = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    names = {name for node in tree for name in (getattr(node, "attr", ""), getattr(node, "module", "") or "")}
+    clocks = {"time", "perf_counter", "monotonic", "process_time", "thread_time", "clock_gettime"}
+    return bool(
+        names & {*clocks, *(f"{name}_ns" for name in clocks), "elapsed_time", "timeit", "torch.utils.benchmark"}
+    )
+
+
+def test_nothing_is_chosen_by_time() -> None:
+    """What a busy machine measures is noise, and a process would keep it."""
+    assert {path.relative_to(PACKAGE).as_posix() for path in FILES if reads_clock(path)} == set(CLOCKS)
+
+
 @pytest.fixture(scope="module")
 def graph() -> dict[Path, set[Path]]:
     return {path: set(imports(path)) - {path} for path in FILES}
