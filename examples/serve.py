@@ -7,8 +7,9 @@ Needs FastAPI and uvicorn (pip install fastapi uvicorn). The client of OpenAI wo
 base_url="http://localhost:8000/v1").embeddings.create(model="sbert-mini", input=["A cat.", "A dog."], dimensions=128).
 
 Requests that come at the same time share a batch. Vectors have length 1. Too long texts are refused, not truncated. If
-too many requests wait, the answer is 429, and clients try again. SIGTERM and Ctrl+C end the program when what has been
-asked for is answered. It has neither encryption nor keys: put nginx or the like in front of it.
+too many requests or bytes wait, the answer is 429, and clients try again; to who does not send a request within 30
+seconds it is 408. SIGTERM and Ctrl+C end the program when what has been asked for is answered. It has neither
+encryption nor keys: put nginx or the like in front of it.
 """
 
 import argparse
@@ -24,8 +25,9 @@ from sbert.pipeline.batcher import ClosedError, QueueFullError
 try:
     import uvicorn
     from fastapi import FastAPI, Request
-    from fastapi.responses import JSONResponse
+    from fastapi.responses import JSONResponse, Response
     from starlette.exceptions import HTTPException
+    from starlette.requests import ClientDisconnect
 except ImportError as error:
     raise SystemExit(f"{error.name} is missing; pip install fastapi uvicorn") from error
 
@@ -35,9 +37,12 @@ parser.add_argument("--host", default="127.0.0.1", help="address to listen at (d
 parser.add_argument("--port", type=int, default=8000, help="0 for any free one (default: %(default)s)")
 parser.add_argument("--max-queue", type=int, default=1024, help="requests that may wait (default: %(default)s)")
 parser.add_argument("--max-texts", type=int, default=2048, help="texts per request (default: %(default)s)")
+parser.add_argument("--max-seconds", type=float, default=30, help="for a request to arrive (default: %(default)s)")
 given = parser.parse_args()
 
-MAX_BYTES = 8_000_000  # Of a request, which is read as a whole before its texts are counted.
+# Bytes of a request, which is read as a whole before its texts are counted; and of all that are not yet answered.
+MAX_BYTES, MAX_WAITING = 8_000_000, 64_000_000
+waiting = 0
 model = SentenceEncoder(given.model)
 DIM, PROMPT = model.get_sentence_embedding_dimension(), model.prompts.get(model.default_prompt_name, "")
 batcher = model.batcher(max_queue=given.max_queue)
@@ -65,13 +70,40 @@ async def refused(_, error):
     return JSONResponse({"error": said}, status, getattr(error, "headers", None))
 
 
-async def read(request):
-    """The texts and the fields of a request."""
+@app.exception_handler(ClientDisconnect)
+async def disconnected(*_):
+    """An answer that no one reads; as an error of the program it would write a traceback."""
+    return Response(status_code=499)
+
+
+@asynccontextmanager
+async def body_of(request):
+    """The bytes of a request, which count among those that wait until it is answered."""
+    global waiting
     body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > MAX_BYTES:
-            raise HTTPException(413, f"the request has more than {MAX_BYTES} bytes; send fewer texts at once")
+
+    async def receive():
+        global waiting
+        async for part in request.stream():
+            if len(body) + len(part) > MAX_BYTES:
+                raise HTTPException(413, f"the request has more than {MAX_BYTES} bytes; send fewer texts at once")
+            if waiting + len(part) > MAX_WAITING:
+                raise HTTPException(429, "too many bytes wait; send this again later", {"Retry-After": "1"})
+            body.extend(part)
+            waiting += len(part)
+
+    try:
+        try:
+            await asyncio.wait_for(receive(), given.max_seconds)
+        except asyncio.TimeoutError as error:
+            raise HTTPException(408, f"the request was not complete after {given.max_seconds:g} seconds") from error
+        yield body
+    finally:
+        waiting -= len(body)
+
+
+def read(body):
+    """The texts and the fields of a request."""
     try:
         fields = json.loads(body)
         texts = [fields["input"]] if isinstance(fields["input"], str) else fields["input"]
@@ -82,19 +114,24 @@ async def read(request):
     if not 0 < len(texts) <= given.max_texts:
         raise HTTPException(400, f"input has {len(texts)} texts; send 1 to {given.max_texts}")
     if fields.get("model") != given.model:
-        raise HTTPException(404, f"the model {fields.get('model')!r} is not here; use {given.model!r}")
-    if fields.get("encoding_format", "float") not in ("float", "base64"):
-        raise HTTPException(400, f"encoding_format is {fields['encoding_format']!r}; use 'float' or 'base64'")
+        raise HTTPException(404, f"the model {fields.get('model')!r:.80} is not here; use {given.model!r}")
+    if fields.get("encoding_format") not in (None, "float", "base64"):
+        raise HTTPException(400, f"encoding_format is {fields['encoding_format']!r:.80}; use 'float' or 'base64'")
     return texts, fields
 
 
 @app.post("/v1/embeddings")
 async def embeddings(request: Request):
     """The vectors of one text, or of several."""
-    texts, fields = await read(request)
+    async with body_of(request) as body:
+        return await answer(*read(body))
+
+
+async def answer(texts, fields):
+    """The response to a request for the vectors of texts."""
     dim = fields.get("dimensions")
     if dim is not None and (type(dim) is not int or not 0 < dim <= DIM):
-        raise HTTPException(400, f"dimensions is {dim!r}; use 1 to {DIM}")
+        raise HTTPException(400, f"dimensions is {dim!r:.80}; use 1 to {DIM}")
     tokens = await asyncio.to_thread(model.tokens, texts, PROMPT)
     if tokens.truncated.any():
         row = tokens.truncated.argmax()

@@ -7,11 +7,13 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -36,6 +38,7 @@ class Server:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         words = ["--model", folder, "--port", "0", "--max-texts", "3000", "--max-queue", "4"]
+        words += ["--max-seconds", "4"]
         self.process = subprocess.Popen(
             [sys.executable, "-u", str(SERVE), *words],
             env={**os.environ, "PYTHONPATH": str(SERVE.parent.parent)},
@@ -64,6 +67,15 @@ class Server:
             return answer.status, json.loads(answer.read())
         finally:
             connection.close()
+
+    def begin(self, size: int, body: bytes) -> socket.socket:
+        """A connection to which a part of a request is written, for as long as it is read."""
+        connection = socket.create_connection(("127.0.0.1", self.port), timeout=30)
+        with suppress(OSError):  # It was refused.
+            connection.sendall(
+                f"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: {size}\r\n\r\n".encode() + body
+            )
+        return connection
 
     def embed(self, given: Any, **fields: Any) -> tuple[int, Any]:
         body = {"model": str(self.folder), "input": given, **fields}
@@ -95,6 +107,8 @@ def test_vectors(server: Server, expected: np.ndarray) -> None:
     )
     one = server.embed(small.TEXTS[1], encoding_format="base64")[1]["data"][0]["embedding"]
     np.testing.assert_allclose(np.frombuffer(base64.b64decode(one), "<f4"), expected[1], atol=1e-6)
+    default = server.embed(small.TEXTS[1], encoding_format=None, dimensions=None)[1]["data"][0]["embedding"]
+    np.testing.assert_allclose(default, expected[1], atol=1e-6)
     short = np.array(server.embed(small.TEXTS[1], dimensions=4, user="me")[1]["data"][0]["embedding"])
     np.testing.assert_allclose(short, expected[1, :4] / np.linalg.norm(expected[1, :4]), atol=1e-6)
 
@@ -125,6 +139,7 @@ def test_many_callers(server: Server, expected: np.ndarray) -> None:
         ([], {}, 400, "input has 0 texts; send 1 to 3000"),
         (["a"] * 3001, {}, 400, "input has 3001 texts"),
         (["a", "lake " * 100], {}, 400, r"input\[1\] has more than 64 tokens"),
+        ("x" * 7_000_000, {}, 400, r"input\[0\] has more than 64 tokens"),  # One word, of which the start is read.
         ("a" * 9_000_000, {}, 413, "more than 8000000 bytes"),
         ("a", {"model": "other"}, 404, "the model 'other' is not here"),
         ("a", {"dimensions": 17}, 400, "dimensions is 17; use 1 to 16"),
@@ -149,6 +164,29 @@ def test_other_paths_and_bodies(server: Server) -> None:
     assert [entry["id"] for entry in server.ask("/v1/models")[1]["data"]] == [str(server.folder)]
 
 
+def test_clients_that_stall_or_leave(server: Server) -> None:
+    """Requests that are not complete hold 64 MB in all and for some seconds; other clients are answered meanwhile."""
+
+    def memory() -> int:
+        status = Path(f"/proc/{server.process.pid}/status").read_text()
+        return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) << 10  # type: ignore[index]
+
+    before, part = memory(), b"x" * 7_500_000
+    with ExitStack() as stack:
+        clients = [stack.enter_context(server.begin(7_900_000, part)) for _ in range(24)]
+        assert server.embed("a lake")[0] == 200
+        assert memory() - before < 128 << 20
+        answers = []
+        for client in clients:
+            with suppress(ConnectionError):  # While it was still writing what was refused.
+                answers.append(client.recv(64).split()[1])
+        assert answers.count(b"408") >= 8
+        assert set(answers) == {b"408", b"429"}
+    for size in (7_900_000, len(part)):  # Before and after they have sent all.
+        server.begin(size, part).close()
+    assert server.embed(["a lake"] * 9)[0] == 200
+
+
 def test_it_answers_before_it_ends(server: Server) -> None:
     """The last test of this server. What has been asked for at SIGTERM is answered."""
     before = server.ask("/metrics")[1]["batches"]
@@ -162,3 +200,4 @@ def test_it_answers_before_it_ends(server: Server) -> None:
     assert server.process.wait(30) in (0, -signal.SIGTERM)
     server.reading.join(30)
     assert re.search(r"\d+ requests, .* tokens per batch", "".join(server.said))
+    assert "Traceback" not in "".join(server.said)
