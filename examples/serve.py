@@ -70,10 +70,8 @@ async def refused(_, error):
     return JSONResponse({"error": said}, status, getattr(error, "headers", None))
 
 
-@app.exception_handler(ClientDisconnect)
-async def disconnected(*_):
-    """An answer that no one reads; as an error of the program it would write a traceback."""
-    return Response(status_code=499)
+# An answer that no one reads; as an error of the program, a client that leaves would write a traceback.
+app.add_exception_handler(ClientDisconnect, lambda *_: Response(status_code=499))
 
 
 @asynccontextmanager

@@ -229,6 +229,19 @@ def _patches(library: ctypes.CDLL, capabilities: list[Capability], kind: str) ->
 
 
 @contextmanager
+def without_fusion() -> Iterator[None]:
+    """TorchScript, which some of transformers' functions are, without kernels that a CUDA compiler would have to make."""
+    before = torch._C._jit_can_fuse_on_gpu(), torch._C._jit_texpr_fuser_enabled()
+    torch._C._jit_override_can_fuse_on_gpu(False)
+    torch._C._jit_set_texpr_fuser_enabled(False)
+    try:
+        yield
+    finally:
+        torch._C._jit_override_can_fuse_on_gpu(before[0])
+        torch._C._jit_set_texpr_fuser_enabled(before[1])
+
+
+@contextmanager
 def simulated(
     capability: Capability | list[Capability] = (9, 0), devices: int = 2, kind: str = "cuda"
 ) -> Iterator[Simulator]:
@@ -237,7 +250,7 @@ def simulated(
     Raises:
         AssertionError: At the end, if something was done whose result would be undefined on a GPU.
     """
-    with _lock:
+    with _lock, without_fusion():
         library, module = _loaded(kind), getattr(torch, kind)
         capabilities = capability if isinstance(capability, list) else [capability] * devices
         library.simulated_reset(len(capabilities))

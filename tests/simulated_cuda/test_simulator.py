@@ -87,3 +87,19 @@ def test_memory_is_refused_and_given_back() -> None:
         with pytest.raises(torch.OutOfMemoryError):
             torch.empty(1, device="cuda")
         torch.empty(1, device="cuda")
+
+
+def test_no_kernel_is_compiled_for_torchscript() -> None:
+    """torch's build for CUDA would ask for its compiler, which the simulated device does not have."""
+
+    def fuses() -> tuple[bool, bool]:
+        return torch._C._jit_can_fuse_on_gpu(), torch._C._jit_texpr_fuser_enabled()
+
+    before = fuses()
+    torch._C._jit_override_can_fuse_on_gpu(True)  # As in that build.
+    try:
+        with simulated():
+            assert fuses() == (False, False)
+        assert fuses() == (True, before[1])
+    finally:
+        torch._C._jit_override_can_fuse_on_gpu(before[0])
