@@ -230,7 +230,7 @@ def _patches(library: ctypes.CDLL, capabilities: list[Capability], kind: str) ->
 
 @contextmanager
 def without_fusion() -> Iterator[None]:
-    """TorchScript, which some of transformers' functions are, without kernels that a CUDA compiler would have to make."""
+    """TorchScript, in which transformers has functions, without kernels that a compiler for CUDA would have to make."""
     before = torch._C._jit_can_fuse_on_gpu(), torch._C._jit_texpr_fuser_enabled()
     torch._C._jit_override_can_fuse_on_gpu(False)
     torch._C._jit_set_texpr_fuser_enabled(False)

@@ -89,17 +89,13 @@ def test_memory_is_refused_and_given_back() -> None:
         torch.empty(1, device="cuda")
 
 
-def test_no_kernel_is_compiled_for_torchscript() -> None:
+def test_no_kernel_is_compiled_for_torchscript(monkeypatch: pytest.MonkeyPatch) -> None:
     """torch's build for CUDA would ask for its compiler, which the simulated device does not have."""
-
-    def fuses() -> tuple[bool, bool]:
-        return torch._C._jit_can_fuse_on_gpu(), torch._C._jit_texpr_fuser_enabled()
-
-    before = fuses()
-    torch._C._jit_override_can_fuse_on_gpu(True)  # As in that build.
-    try:
-        with simulated():
-            assert fuses() == (False, False)
-        assert fuses() == (True, before[1])
-    finally:
-        torch._C._jit_override_can_fuse_on_gpu(before[0])
+    fuses, enabled = [True], torch._C._jit_texpr_fuser_enabled()  # As in that build; others answer no in any case.
+    monkeypatch.setattr(torch._C, "_jit_can_fuse_on_gpu", lambda: fuses[-1])
+    monkeypatch.setattr(torch._C, "_jit_override_can_fuse_on_gpu", fuses.append)
+    with simulated():
+        assert fuses == [True, False]
+        assert not torch._C._jit_texpr_fuser_enabled()
+    assert fuses == [True, False, True]
+    assert torch._C._jit_texpr_fuser_enabled() == enabled
