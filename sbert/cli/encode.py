@@ -131,8 +131,9 @@ def _status(output: str) -> int:
     parts = status(output)
     for part in parts:
         rate = f", {part.rate:,.0f} per second" if part.rate else ""
-        rows = f"{part.rows:,} rows{rate}" if part.state != "missing" else ""
-        print(f"{part.state:8}  {part.path.name}  {part.note or rows}".rstrip())
+        rows = f"{part.rows:,} rows{rate}" * (part.state != "missing")
+        about = part.note.replace("overwrite=True", "--overwrite") or rows
+        print(f"{part.state:8}  {part.path.name}  {about}".rstrip())
     done = sum(part.state == "done" for part in parts)
     remedy = "" if done == len(parts) else "; to go on, run their commands again"
     print(f"{done} of {len(parts)} files done{remedy}")

@@ -105,7 +105,7 @@ def _status_of(path: Path) -> FileStatus:
             raise UnreadableError(path, "has no manifest, and may be yours", f"move it, or {REMEDY}")
         return FileStatus(path, "missing")
     except (ValueError, OSError, ImportError) as error:
-        return FileStatus(path, "damaged", note=one_line(error))
+        return FileStatus(path, "damaged", note=one_line(error).removeprefix("UnreadableError: "))
 
 
 def merge(path: str | os.PathLike[str], overwrite: bool = False) -> Path:

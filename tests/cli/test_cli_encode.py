@@ -154,6 +154,13 @@ def test_shards(folder: Path, vectors: Any, run: Run, monkeypatch: pytest.Monkey
     assert run(*words, "1/2", "--normalize", "--overwrite", "--quiet") == (0, "", "")
 
 
+def test_status_of_a_file_of_the_user(run: Run) -> None:
+    Path("v.npy").write_bytes(b"mine")
+    code, said, _ = run("encode", "--status", "-o", "v.npy")
+    note = f"{Path('v.npy').absolute()} has no manifest, and may be yours; move it, or pass --overwrite to start anew"
+    assert (code, said.splitlines()[0]) == (1, f"damaged   v.npy  {note}")
+
+
 def test_status_of_each_file(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     parts = [
         FileStatus(Path("v-0.npy"), "done", 2048),
