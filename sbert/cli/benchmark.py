@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> None:
     from sbert.inputs.devices import check_device, default_device, parse_dtype, warn_of_slow
 
     rounds = make_rounds(arguments)
-    for dtype in arguments.dtypes:
+    for dtype in arguments.dtype:
         warn_of_slow(parse_dtype(dtype), check_device(arguments.device or default_device()))
     libraries = ["sbert", *([_OTHER] if find_spec("sentence_transformers") else [])]
     figures: dict[str, dict[str, Any]] = {}

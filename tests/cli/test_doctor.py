@@ -62,7 +62,7 @@ def test_bfloat16_on_a_processor_without_it_is_said_once(
             CosineSimilarityLoss(),
             TrainingConfig(dtype="bfloat16"),
         ),
-        lambda: benchmark.run(Namespace(**BENCHMARK, model=str(folder), dtypes=["bfloat16"])),
+        lambda: benchmark.run(Namespace(**BENCHMARK, model=str(folder), dtype=["bfloat16"])),
     ]
     monkeypatch.setattr(benchmark, "start_process", start_thread)
     monkeypatch.setattr(benchmark, "find_spec", lambda _: None)
