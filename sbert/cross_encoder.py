@@ -128,6 +128,7 @@ class CrossEncoder(ScorerMethods, nn.Module):
         )
         set_prompts(self, prompts, default_prompt_name, saved)
         self.backend: str = backends.choose_backend(backend)
+        self.plain_devices: set[torch.device] = set()  # Those where a faster way has failed.
         if self.backend == "auto":
             packed.adopt(self.auto_model.base_model)
         self._copy: tuple[object, PairTokenizer] | None = None
@@ -197,7 +198,7 @@ class CrossEncoder(ScorerMethods, nn.Module):
             raise TypeError(f"the model was called with a {kind}; pass pairs of texts to predict(), or a TokenBatch")
         if not batch.rows:
             return torch.zeros(0, self.classes, dtype=self.dtype, device=batch.ids.device)
-        if self.backend == "plain":
+        if self.backend == "plain" or batch.values.device in self.plain_devices:
             return Padded(self.auto_model).scores(batch)
         return backends.scores(self.auto_model, batch)
 

@@ -55,6 +55,11 @@ simulated device, and none of it was measured on a real one. ``sbert doctor MODE
 float32 on yours, row by row, and measures the fastest matrix product and what ``encode`` reaches; ``--report FOLDER``
 also writes ``gpu.json``, and ``gpu.md``, a table to paste into an issue.
 
+The first ``encode`` of a model on a GPU compares its vectors with float32 on the CPU, for texts of 1 to 512 tokens in
+batches of 1 to 2,000: once for a kind of model, device and versions of packages, as ``~/.cache/sbert/gpu`` remembers.
+If they differ, or the check fails, or a process has died in it, the model runs on that device as its Hugging Face
+module alone, with a warning. An error of CUDA ends all use of the device in its process: start another one.
+
 ## Measure it
 
 ``sbert benchmark MODEL --data texts.txt --dtypes float32,bfloat16`` measures on your own texts, beside

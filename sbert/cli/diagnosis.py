@@ -63,7 +63,9 @@ def diagnose(model: SentenceEncoder) -> dict[str, str]:
     }
     model.encode("a", prompt="")  # Backends are tried at their first use.
     for module in model:
-        if isinstance(module, Transformer) and module.backend == "plain":
+        if isinstance(module, Transformer) and device in module.plain_devices:
+            facts["forward"] = "plain: the Hugging Face module alone, as the check of its first use has warned"
+        elif isinstance(module, Transformer) and module.backend == "plain":
             facts["forward"] = "plain: the Hugging Face module alone; leave out backend= and SBERT_BACKEND to undo it"
         elif isinstance(module, Transformer):
             facts["forward"], reasons = explain(module.materialize(), dtype)  # Materialized as for training.

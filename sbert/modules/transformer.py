@@ -93,6 +93,7 @@ class Transformer(Tokenizing, nn.Module):
         if max_seq_length is not None:
             self.max_seq_length = max_seq_length
         self.backend = backend
+        self.plain_devices: set[torch.device] = set()  # Those where a faster way has failed.
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]
@@ -206,7 +207,7 @@ class Transformer(Tokenizing, nn.Module):
         network: Any = self._modules["auto_model"]
         if len(batch.values) == 0:
             return batch.embeddings(torch.zeros(0, self.dim, dtype=network.dtype, device=batch.values.device))
-        if self._backend == "plain":
+        if self._backend == "plain" or batch.values.device in self.plain_devices:
             return batch.embeddings(backends.plain(network, batch))
         learns = self.training or torch.is_grad_enabled()
         if isinstance(network, BertModel) and (learns or has_hooks(network)):

@@ -26,11 +26,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _first_backward() -> Iterator[None]:
+def _first_backward(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Before any other backward of this process, with the devices; and each test tries the kernels for itself."""
     import torch
 
     from sbert.backends import attention
+    from sbert.pipeline import self_check
     from tests.simulated_cuda.simulator import simulated
 
     if _OUTCOMES in os.environ and not _results:
@@ -38,6 +39,8 @@ def _first_backward() -> Iterator[None]:
         with simulated():
             torch.ones(1, device="cuda", requires_grad=True).sum().backward()
     attention._failures.clear()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
+    monkeypatch.setattr(self_check, "_COUNTS", (1, 2))  # Its own tests have all.
     yield
     attention._failures.clear()
 

@@ -1,0 +1,152 @@
+"""The first use of a model on a GPU: what is wrong, fails or dies there leads to the plain way, with one warning."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from sbert import CrossEncoder, SentenceEncoder
+from sbert.backends import fused
+from sbert.pipeline import self_check
+from tests import pairs
+from tests.project.code_lines import PACKAGE
+from tests.simulated_cuda.simulator import simulated
+
+pytestmark = pytest.mark.simulated_cuda
+TEXTS = ["one boat", "red fox", "two quiet lakes"] * 12
+REMEDY = "SBERT_BACKEND=plain"
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "sbert" / "gpu"
+
+
+@pytest.fixture(scope="module")
+def expected(folder: Path) -> np.ndarray:
+    return SentenceEncoder(folder, device="cpu").encode(TEXTS)
+
+
+def verdicts(cache: Path) -> list[Any]:
+    return [json.loads(path.read_text(encoding="utf-8")) for path in cache.iterdir()]
+
+
+def is_plain(model: SentenceEncoder) -> bool:
+    return model[0].plain_devices == {torch.device("cuda:0")}
+
+
+def test_a_healthy_gpu(folder: Path, cache: Path, expected: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All batches are compared, once; another model of this kind needs no check, also in another process."""
+    monkeypatch.setattr(self_check, "_COUNTS", (1, 2, 32, 2000))
+    compare, calls = self_check._compare, []
+    monkeypatch.setattr(self_check, "_compare", lambda job: calls.append(job.inference.dtype) or compare(job))
+    with simulated():
+        for _ in range(2):
+            model = SentenceEncoder(folder, device="cuda")
+            np.testing.assert_allclose(model.encode(TEXTS), expected, atol=0.02)
+            assert not is_plain(model)
+    assert calls == [torch.bfloat16]
+    assert verdicts(cache) == [{"verdict": None}]
+
+
+@pytest.mark.parametrize("dtype", ["auto", "float32"])
+def test_wrong_vectors(
+    dtype: str, folder: Path, cache: Path, expected: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a backend that is right for the three rows on which it is compared first."""
+    attend = fused.attend
+    monkeypatch.setattr(self_check, "_COUNTS", (1, 32))
+    monkeypatch.setattr(fused, "attend", lambda q, k, v, rows, **o: attend(q, k, v, rows, **o) * (1 + (rows.rows > 9)))
+    with simulated():
+        model = SentenceEncoder(folder, device="cuda", dtype=dtype)
+        with pytest.warns(UserWarning, match=f"vectors differ by .* of their norm from float32.*{REMEDY}"):
+            vectors = model.encode(TEXTS, batch_size=32)
+        np.testing.assert_allclose(vectors, expected, atol=0.02 if dtype == "auto" else 1e-5)
+        assert is_plain(model)
+        np.testing.assert_allclose(model.encode(TEXTS, batch_size=32), vectors, atol=1e-5)  # Without a second warning.
+        with pytest.warns(UserWarning, match="vectors differ by"):
+            SentenceEncoder(folder, device="cuda", dtype=dtype).encode(TEXTS)
+    assert "vectors differ" in verdicts(cache)[0]["verdict"]
+
+
+def test_a_context_that_dies(folder: Path, cache: Path, expected: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its error is sticky, so that this process cannot go on; the next one takes the plain way from the start."""
+    dead = []
+
+    def dying(function: Any) -> Any:
+        def call(query: Any, *others: Any, **options: Any) -> Any:
+            if query.is_cuda and (dead or ("rows" not in options and getattr(others[-1], "rows", 0) == 2)):
+                dead.append(True)
+                raise torch.AcceleratorError("CUDA error: an illegal memory access was encountered")
+            return function(query, *others, **options)
+
+        return call
+
+    with monkeypatch.context() as patches, simulated():
+        patches.setattr(fused, "attend", dying(fused.attend))
+        patches.setattr(F, "scaled_dot_product_attention", dying(F.scaled_dot_product_attention))
+        model = SentenceEncoder(folder, device="cuda")
+        with (
+            pytest.warns(UserWarning, match=f"illegal memory access.*{REMEDY}"),
+            pytest.raises(torch.AcceleratorError, match="illegal memory access"),
+        ):
+            model.encode(TEXTS)
+    with simulated():
+        model = SentenceEncoder(folder, device="cuda")
+        with pytest.warns(UserWarning, match=f"illegal memory access.*{REMEDY}") as warned:
+            np.testing.assert_allclose(model.encode(TEXTS), expected, atol=0.02)
+        assert len(warned) == 1
+        assert is_plain(model)
+
+
+def test_a_process_that_dies(folder: Path, cache: Path, expected: np.ndarray) -> None:
+    program = f"""
+import os, torch
+from sbert import SentenceEncoder
+from sbert.pipeline import self_check
+from tests.simulated_cuda.simulator import simulated
+self_check._compare = lambda job: os._exit(9)
+with simulated():
+    SentenceEncoder({str(folder)!r}, device="cuda").encode("one")
+"""
+    died = subprocess.run([sys.executable, "-c", program], cwd=PACKAGE.parent, capture_output=True, text=True)
+    assert died.returncode == 9, died.stderr
+    assert list(verdicts(cache)[0]) == ["pid"]
+    with simulated():
+        model = SentenceEncoder(folder, device="cuda")
+        with pytest.warns(UserWarning, match=f"a process died when it used this model.*{REMEDY}") as warned:
+            np.testing.assert_allclose(model.encode(TEXTS), expected, atol=0.02)
+        assert len(warned) == 1
+        assert is_plain(model)
+    assert "a process died" in verdicts(cache)[0]["verdict"]
+
+
+def test_a_cross_encoder(tmp_path: Path, cache: Path) -> None:
+    path, rows = pairs.folder(tmp_path / "cross"), [(text, "a boat") for text in TEXTS]
+    scores = CrossEncoder(path, device="cpu").predict(rows)
+    with simulated():
+        np.testing.assert_allclose(CrossEncoder(path, device="cuda").predict(rows), scores, atol=1e-5)
+    assert verdicts(cache) == [{"verdict": None}]
+
+
+def test_where_memory_is_short_nothing_is_judged(folder: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(job: Any) -> None:
+        raise torch.OutOfMemoryError("full")
+
+    monkeypatch.setattr(self_check, "_compare", full)
+    with simulated(), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = SentenceEncoder(folder, device="cuda")
+        model.encode(TEXTS)
+        assert not is_plain(model)
+    assert verdicts(cache) == []
