@@ -420,6 +420,19 @@ def test_settings_that_have_the_meaning_of_theirs(
             getattr(losses, name)(model, gather_across_devices=False, **more)
 
 
+def test_a_loss_of_other_batches_is_named(folder: Path) -> None:
+    trainer = make_trainer(folder)
+    trainer.eval_dataset = rows()
+    with pytest.warns(UserWarning, match="eval_loss is that of batches of per_device_train_batch_size, not of 8"):
+        trainer.trainer()
+    trainer.args.per_device_eval_batch_size = 4
+    assert trainer.trainer()
+    trainer.args.per_device_eval_batch_size = 2
+    trainer.loss = losses.TripletLoss(trainer.model)
+    trainer.train_dataset = trainer.eval_dataset = [(*row, "other") for row in rows()]
+    assert trainer.trainer()  # Its rows are independent of each other.
+
+
 def test_a_trainer_with_methods_of_its_own() -> None:
     """What would never be called is an error, and other methods are not."""
 

@@ -113,6 +113,9 @@ def test_each_row_has_a_kind_and_what_is_not_the_same_is_explained() -> None:
     for row in (*OF_TRAINING, *OF_TRAINERS):
         assert row.how in (*KINDS, "no effect"), row
         assert row.how == "same" or row.here, row
+    ours = {row.ours for row in OF_TRAINING} - {None, "fit(show_progress_bar=...)"}
+    assert len(ours) > 15
+    assert ours <= parameters(sbert.TrainingConfig)
 
 
 FORMS = [
@@ -179,7 +182,7 @@ def test_other_arguments_of_training_are_taken_at_their_default_alone() -> None:
     assert {"lr_scheduler_type", "adam_beta1", "tf32", "logging_first_step", "data_seed", "report_to"} <= refused
     for name in refused:
         assert settings(**{name: defaults[name]}) == settings()
-        with pytest.raises(ValueError, match=f"^{name}=.other.: only .* is supported; TrainingConfig has all"):
+        with pytest.raises(ValueError, match=f"^{name}=.other.: only .* is supported; see sbert.TrainingConfig"):
             settings(**{name: "other"})
 
 

@@ -87,9 +87,8 @@ def _fit(model: Any, objectives: list[tuple[Any, Any]], evaluator: Any, **option
             save_strategy="no" if output is None else "steps" if given.get("save_steps") else "epoch",
             disable_tqdm=None if shown is None else not shown,
         )
-        SentenceTransformerTrainer(
-            model, args, data, None, losses, evaluator, optimizer_cls_and_kwargs=optimizer
-        ).train()
+        more = {"loss": losses, "evaluator": evaluator, "optimizer_cls_and_kwargs": optimizer}
+        SentenceTransformerTrainer(model, args, data, **more).train()
     if folder is not None:
         model.save(folder)
 

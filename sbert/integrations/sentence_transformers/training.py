@@ -85,9 +85,7 @@ class SentenceTransformerTrainingArguments(SimpleNamespace):
             meant = nearest_argument(name, known)
             raise TypeError(f"unknown argument {name!r}" + (f"; did you mean {meant!r}?" if meant else ""))
         if name not in _ROWS and value != known[name]:
-            raise ValueError(
-                f"{name}={value!r:.60}: only {known[name]!r} is supported; TrainingConfig has all settings"
-            )
+            raise ValueError(f"{name}={value!r:.60}: only {known[name]!r} is supported; see sbert.TrainingConfig")
         if name in _CHOICES:
             check_choice(name, value, _CHOICES[name])
         super().__setattr__(name, value)
@@ -198,6 +196,10 @@ class SentenceTransformerTrainer:
         size = self.args.per_device_train_batch_size * int(os.environ.get("WORLD_SIZE", "1"))
         sizes = [math.ceil(len(rows) / size) for rows in data.values()]
         batches = sum(sizes) if self.args.multi_dataset_batch_sampler == "proportional" else min(sizes) * len(sizes)
+        evaluated = self.args.per_device_eval_batch_size
+        differs = self.eval_dataset is not None and evaluated != self.args.per_device_train_batch_size
+        if differs and any(getattr(one, "least_rows", 1) > 1 for one in losses.values()):  # They compare rows.
+            warn(f"eval_loss is that of batches of per_device_train_batch_size, not of {evaluated}")
         config = _config(self.args, batches, options.get("chunk_tokens"), self.optimizer_cls_and_kwargs)
         columns_of = {name: _columns_of(rows, losses[name]) for name, rows in data.items()}
         return Trainer(
