@@ -132,8 +132,8 @@ def _status(output: str) -> int:
     for part in parts:
         rate = f", {part.rate:,.0f} per second" if part.rate else ""
         rows = f"{part.rows:,} rows{rate}" * (part.state != "missing")
-        about = part.note.replace("overwrite=True", "--overwrite") or rows
-        print(f"{part.state:8}  {part.path.name}  {about}".rstrip())
+        rows = part.note.replace("overwrite=True", "--overwrite") or rows
+        print(f"{part.state:8}  {part.path.name}  {rows}".rstrip())
     done = sum(part.state == "done" for part in parts)
     remedy = "" if done == len(parts) else "; to go on, run their commands again"
     print(f"{done} of {len(parts)} files done{remedy}")

@@ -162,8 +162,7 @@ def make_evaluator(table: Settings, classes: Sequence[str] | None) -> Any:
         raise ValueError(f"evaluate: {kind.__name__} takes {takes}; it has {columns} and {table.get('label', 'none')}")
     for model in {"teacher", "retriever"} & parameters.keys():
         parameters[model] = SentenceEncoder(parameters[model])
-    label = table.get("label", label)
-    values = _values(kind.__name__, file, columns, label, classes if kind is evaluation.LabelEvaluator else None)
+    values = _values(kind.__name__, file, columns, table.get("label", label), classes)
     if kind is evaluation.MSEEvaluator:  # The teacher stands between the two columns.
         parameters["target"] = values.pop()
     return call(kind, *values, **parameters)
@@ -179,7 +178,7 @@ def _values(name: str, file: str, columns: Sequence[str], label: str | None, cla
         return [[dict(zip(keys, row.values(), strict=True)) for row in read_lists(file, columns)]]
     if not columns:
         return [file]
-    rows = list(read_rows(file, columns, label, classes=classes))
+    rows = list(read_rows(file, columns, label, classes=classes if name == "LabelEvaluator" else None))
     return [[row[column] for row in rows] for column in [*columns, *(["label"] if label else [])]]
 
 
