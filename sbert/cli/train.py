@@ -191,7 +191,8 @@ def _plan(trainer: Trainer, rows: Mapping[str, Any]) -> Iterator[str]:
         count = f"{len(data):,} rows" if hasattr(data, "__len__") else "a stream"
         loss, own = " ".join(repr(datasets[name].rows.loss).split())[:200], datasets[name].config
         yield f"{name}: {count}; {loss}; batches of {own.batch_size}, sampler {own.sampler}"
-    seconds, total = _time_steps(trainer)
+    seconds, total, trained = _time_steps(trainer)
+    yield f"model: {sum(each.numel() for each in trainer.model.parameters()):,} weights, {trained:,} of them trained"
     if not seconds:
         yield "1 step; too few to estimate the time"
         return
@@ -200,18 +201,19 @@ def _plan(trainer: Trainer, rows: Mapping[str, Any]) -> Iterator[str]:
     yield f"memory: {peak_memory(trainer.model.device) / 2**30:.1f} GiB at most in these steps"
 
 
-def _time_steps(trainer: Trainer, count: int = 3) -> tuple[list[float], int]:
-    """The seconds of some steps, after a first one, and the number of steps of the whole run."""
+def _time_steps(trainer: Trainer, count: int = 3) -> tuple[list[float], int, int]:
+    """The seconds of some steps, after a first one; the number of steps of the whole run, and of trained weights."""
     from sbert.training import Callback, Progress
 
-    times: list[tuple[float, int]] = []
+    times: list[tuple[float, int, int]] = []
 
     class Clock(Callback):
         def on_step(self, progress: Progress) -> None:
-            times.append((time.perf_counter(), progress.total))
+            trained = sum(weight.numel() for weight in progress.model.parameters() if weight.requires_grad)
+            times.append((time.perf_counter(), progress.total, trained))
             if len(times) > count:
                 progress.stop()
 
     trainer.evaluator, trainer.callbacks = None, [Clock()]
     trainer.fit(show_progress_bar=False)
-    return [after - before for (before, _), (after, _) in pairwise(times)], times[0][1]
+    return [after - before for (before, *_), (after, *_) in pairwise(times)], *times[0][1:]

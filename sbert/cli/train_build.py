@@ -28,9 +28,6 @@ def make_config(settings: Settings) -> TrainingConfig:
     from sbert.training import TrainingConfig
 
     training: dict[str, Any] = settings.get("training", {})
-    for name, value in training.items():
-        if isinstance(getattr(TrainingConfig, name, None), bool) and not isinstance(value, bool):
-            raise ValueError(f"training: {name} is {value!r:.40}; write true or false")
     data = settings["data"].items()
     # No sampler can choose the rows of a stream.
     samplers = {name: "random" if Path(each["file"]).is_dir() else needs(each["loss"]).sampler for name, each in data}

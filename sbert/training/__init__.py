@@ -34,7 +34,7 @@ by another figure than the first.
   train two dropout views of a text, as SimCSE does, if the model has dropout; ``sbert-mini`` has none.
 - **Samplers**: ``"random"``; ``"no_duplicates"``, no text twice in a batch, so that the positive of one row is never a
   negative of another; ``"group_by_label"`` for the batch triplet losses; ``"length"``; or a function, which may have a
-  parameter ``epoch``: a curriculum gives easy rows first and more in each epoch.
+  parameter ``epoch``: a curriculum gives easy rows first and more in each epoch. ``epochs=`` counts the rows of each.
 - **Several datasets**: ``Trainer(model, {"nli": nli, "sts": sts}, {"nli": loss, "sts": other})``, in turns or by size.
 - **bfloat16**: ``TrainingConfig(dtype="bfloat16")``; weights, losses and the optimizer stay in float32.
 - **Several processes**: ``torchrun --nproc-per-node 2 train.py`` runs the same program. ``batch_size`` counts the rows
@@ -97,6 +97,7 @@ of other queries in the batch to each. ``sbert.evaluation.RerankingEvaluator`` m
   you create it.
 - In-batch negatives are wrong if two rows of a batch have the same answer: use ``sampler="no_duplicates"``.
   ``MultipleNegativesRankingLoss`` masks equal texts by itself; a loss of your own does not.
+- ``load_dataset`` without ``split="train"`` returns all splits. The trainer refuses those for evaluation.
 - Compare runs on development data, with more than one seed: differences of 0.5 points are often noise.
 
 The programs ``train_nli.py``, ``train_stsb.py``, ``train_triplets.py``, ``custom_loss.py`` and ``distil.py`` in the

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -262,9 +262,10 @@ def as_callbacks(given: Any) -> list[Callback]:
     Raises:
         TypeError: If an element is not a ``Callback``.
     """
-    listed = [given] if isinstance(given, Callback) else list(given or ())
+    listed = list(given or ()) if isinstance(given, Iterable | None) else [given]
     for number, each in enumerate(listed):
         if not isinstance(each, Callback):
             what = each.__name__ if isinstance(each, type) else type(each).__name__
-            raise TypeError(f"callbacks[{number}] is {what}; pass instances of sbert.training.Callback")
+            where = "whose method on_step(self, progress) is called after each step"
+            raise TypeError(f"callbacks[{number}] is {what}; pass instances of sbert.training.Callback, {where}")
     return listed

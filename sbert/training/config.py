@@ -35,6 +35,7 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "learning_rates": ((Mapping,), "a dict of rates by pattern"),
     "freeze": ((list, tuple, set), "a list of patterns"),
     "betas": ((list, tuple), "a tuple of two decay rates"),
+    "minimize": ((bool,), "True, False or None"),
 }
 # Numbers of at least 1, and numbers above 0; of both kinds, some may be None, and some a dict of numbers.
 _OPTIONAL_COUNTS = ("steps", "chunk_tokens", "max_lengths", "evaluate_every", "checkpoint_every")
@@ -49,7 +50,8 @@ class TrainingConfig:
 
     Args:
         output: Folder for checkpoints, the best and the last model and the history; by default nothing is written.
-        epochs: Number of passes over the data, which may be a fraction; by default 1.
+        epochs: Number of passes over the data, which may be a fraction; by default 1. A sampler that gives more rows in
+            later epochs, such as a curriculum, is asked for all of them at the start, to know the number of steps.
         steps: Total number of optimizer steps, instead of epochs.
         batch_size: Rows per batch, over all ranks: more ranks change the speed, but not the training, except for the
             random numbers of dropout. For several data sets: one number, or a dict by name.
@@ -96,11 +98,11 @@ class TrainingConfig:
             ``"proportional"`` to their sizes; or a dict of weights by name, from which each batch's data set is drawn.
         shuffle_buffer: Rows of a stream from which the next one is drawn at random; 1 for the order of the stream.
         log_every: Steps between two lines of the history.
-        evaluate_every: Steps between two evaluations, if there is an evaluator; by default one epoch.
+        evaluate_every: Steps between two evaluations, if there is an evaluator; by default those of the first epoch.
         evaluate_first: Whether to evaluate before the first step, too.
         metric: Name of the evaluator's score that decides which model is the best; by default the first.
         minimize: Whether a lower score of that name is better; by default, if the name ends with "loss".
-        checkpoint_every: Steps between two checkpoints; by default one epoch.
+        checkpoint_every: Steps between two checkpoints; by default those of the first epoch.
         keep: Number of checkpoints to keep, the newest ones.
         sharded: Whether to shard weights, gradients and the optimizer's state over the ranks (FSDP2). The model stays
             sharded after training; load the one in ``output/final``.
@@ -156,7 +158,9 @@ class TrainingConfig:
     def __post_init__(self) -> None:
         for name, value in list(vars(self).items()):
             if isinstance(value, np.generic):  # JSON, in which checkpoints keep the settings, has no such numbers.
-                object.__setattr__(self, name, value.item())
+                object.__setattr__(self, name, value := value.item())
+            if isinstance(getattr(TrainingConfig, name), bool) and not isinstance(value, bool):
+                raise TypeError(f"{name} is {value!r:.40}; pass True or False (true or false in JSON, TOML and --set)")
         for name, (kinds, what) in _KINDS.items():
             if not isinstance(value := getattr(self, name), (*kinds, type(None))):
                 raise TypeError(f"{name} is of type {type(value).__name__}; pass {what}")

@@ -41,8 +41,9 @@ class Trainer:
         model: A ``SentenceEncoder`` or a ``CrossEncoder``.
         data: An iterable of rows, each a tuple of texts with the label last, or a dict; or a data frame or table with
             named columns; or several of these, by name. A ``datasets.Dataset`` stays on the disk, and each row is read
-            when a batch needs it. An iterable without a length that can be iterated again is streamed, for ``steps=``;
-            a resume knows it by its first 1,000 rows.
+            when a batch needs it; a ``torch.utils.data.Dataset`` is read once. An iterable without a length that can be
+            iterated again is streamed, for ``steps=``; a resume knows it by its first 1,000 rows. A ``DatasetDict``
+            with splits called test, validation or dev is refused; of a dict of yours, all data sets are trained on.
         loss: The loss; or one loss for each data set, by name.
         config: The settings of the training.
         evaluator: A function of the model that returns one score, or several by name; or several such functions by
@@ -87,11 +88,14 @@ class Trainer:
         label: str | Mapping[str, str] | None = None,
         guide: SentenceEncoder | None = None,
     ) -> None:
+        _check_kinds(model, config)
         self.model: SentenceEncoder | Any = model
         self.config: TrainingConfig = config or TrainingConfig()
         self.callbacks: list[Callback] = as_callbacks(callbacks)
         self._given = loss, columns, label
         by_name = dict(data) if isinstance(data, Mapping) else {"data": data}
+        if hasattr(data, "rename_column"):  # A ``DatasetDict``; the names in a dict are those of the caller.
+            _refuse_held_out(by_name)
         if not by_name:
             raise ValueError("there are no data sets; pass at least one")
         names = list(by_name)
@@ -199,6 +203,21 @@ class Trainer:
         with preserve_random_state(model.device), prepare_model(model, self.batches.losses, config) as weights:
             callbacks = self.evaluator, self.callbacks
             return Run(weights, self.batches, config, *callbacks, ranks, resume, show_progress_bar).train()
+
+
+def _check_kinds(model: Any, config: Any) -> None:
+    if not hasattr(model, "is_cross_encoder"):
+        call = f"SentenceEncoder({model!r})" if isinstance(model, str) else "a SentenceEncoder or a CrossEncoder"
+        raise TypeError(f"model is of type {type(model).__name__}; pass a model: {call}")
+    if not isinstance(config, TrainingConfig | None):
+        raise TypeError(f"config is of type {type(config).__name__}; pass a TrainingConfig or TrainingConfig(**config)")
+
+
+def _refuse_held_out(names: Iterable[object]) -> None:
+    """Raise if a split of what ``datasets.load_dataset`` returns is called as those for evaluation are."""
+    if held_out := [name for name in names if str(name).lower().startswith(("test", "val", "dev", "eval"))]:
+        given = f"data has the splits {', '.join(map(repr, names))}, and {held_out[0]!r} is for evaluation, by its name"
+        raise ValueError(f"{given}; pass data['train'], or a dict of those to train on, by names of your own")
 
 
 def _check_data(rows: Rows, config: Any, model: Any) -> None:

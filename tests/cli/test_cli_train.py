@@ -229,7 +229,7 @@ SETTINGS = [
     ("--set epoch=1", "epoch is unknown; the known ones are model, output, data, training"),
     ("--set training.epoch=1", "TrainingConfig: epoch is unknown; did you mean epochs?"),
     ("--set evaluate.a.zzz=1", "evaluate.a: zzz is unknown; the known ones are file, with, columns, label"),
-    ("--set training.compile=1", "compile is 1; write true or false"),
+    ("--set training.compile=1", "compile is 1; pass True or False (true or false in"),
     ("--columns a,,b", "'a,,b' has an empty name"),
     ("--set callbacks=[] --set callbacks.wandb=1", "callbacks is [], not a table; set it as a whole"),
     ("--set steps", "is not of the form NAME=VALUE"),
@@ -438,7 +438,13 @@ def test_the_best_score_is_the_greatest_number() -> None:
 def test_a_dry_run_prints_the_plan_and_writes_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     code, said, errors = run(f"{SOFTMAX} --steps 30 --batch-size 4 --dry-run {EVALUATE} --output out")
     assert (code, errors) == (0, "")
-    _, data, steps, memory = said.splitlines()
+    _, data, weights, steps, memory = said.splitlines()
+    line = f"{SOFTMAX} --steps 2 --batch-size 4 --dry-run --output out --set"
+    frozen = run(line, 'training.freeze=["0.auto_model.embeddings.*"]')[1]
+    pattern = r"model: ([\d,]+) weights, ([\d,]+) of them trained"
+    (whole, trained), (_, fewer) = re.findall(pattern, weights)[0], re.findall(pattern, frozen)[0]
+    assert int(fewer.replace(",", "")) < int(whole.replace(",", ""))
+    assert trained == whole
     assert re.fullmatch(r"data: 24 rows; SoftmaxLoss\(.*\); batches of 4, sampler random", data)
     assert re.fullmatch(r"30 steps of \S+ s: 0:\d\d:\d\d, and evaluations", steps)
     assert re.fullmatch(r"memory: \S+ GiB at most in these steps", memory)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from sbert.losses import (
     TripletLoss,
 )
 from sbert.training import ParquetRows, Ranks, Rows
-from sbert.training.rows.sampling import group_by_label, in_order, length, no_duplicates, turns
+from sbert.training.rows.sampling import SAMPLERS, group_by_label, in_order, length, no_duplicates, turns
 from tests.training.helpers import fit, pairs, ranking, records, regression, tiny, weights
 
 
@@ -314,3 +315,50 @@ def test_incomplete_batches_are_dropped_and_samplers_know_the_epoch() -> None:
     config = TrainingConfig(epochs=2, batch_size=4, sampler=curriculum, drop_last=True)
     trainer = Trainer(tiny(), pairs(22, False), ranking, config)
     assert [[len(rows) for _, rows in trainer.epoch(epoch)] for epoch in (0, 1)] == [[4, 4], [4] * 5]
+    for epochs, accumulation, steps in [(2, 1, 2 + 5), (1.4, 1, 2 + 2), (0.5, 1, 1), (2, 2, 4)]:
+        config = replace(config, epochs=epochs, accumulation=accumulation)
+        history = Trainer(tiny(), pairs(22, False), ranking, config).fit(show_progress_bar=False)
+        assert history[-1]["step"] == steps, "all batches of all epochs"
+
+
+@pytest.mark.filterwarnings("ignore:sampler='group_by_label' leaves")
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_the_batches_of_epochs_are_counted(sampler: str) -> None:
+    rows = [(text, i % 5) for i, (text, _) in enumerate(pairs(60, False))]
+    trainer = Trainer(tiny(), rows, BatchAllTripletLoss(), TrainingConfig(sampler=sampler, batch_size=8))
+    counts = [len(trainer.epoch(epoch)) for epoch in range(3)]
+    assert trainer.batches.count(2.5) == counts[0] + counts[1] + counts[2] / 2
+
+
+@pytest.mark.parametrize("kind", [datasets.DatasetDict, datasets.IterableDatasetDict])
+def test_splits_for_tests_are_refused_unless_the_caller_names_them(kind: Any) -> None:
+    rows = datasets.Dataset.from_list([{"anchor": a, "positive": b} for a, b in pairs(4, False)])
+    rows = rows if kind is datasets.DatasetDict else rows.to_iterable_dataset()
+    config = TrainingConfig(steps=1)
+    for name in ("test", "validation", "dev", "Validation_matched", "dev_r1", "test-2"):
+        words = rf"the splits 'train', '{name}', and '{name}' is for evaluation.*; pass data\['train'\], or a dict of"
+        with pytest.raises(ValueError, match=words):
+            Trainer(tiny(), kind(train=rows, **{name: rows}), ranking, config)
+    for data in (kind(train=rows, more=rows), {"train": rows, "test": rows}):
+        assert list(Trainer(tiny(), data, ranking, config).batches.datasets) == list(data)
+
+
+class MapStyle(torch.utils.data.Dataset):
+    """Has a length and rows by index, and no end of its own: a row beyond is no IndexError."""
+
+    def __init__(self, rows: list[Any]) -> None:
+        self.rows = rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, row: int) -> Any:
+        return self.rows[row] if row < len(self) else 1 / 0
+
+
+def test_a_dataset_of_torch_trains_as_its_rows() -> None:
+    models = []
+    for data in (pairs(10, False), MapStyle(pairs(10, False))):
+        models.append(tiny())
+        fit(models[-1], data, ranking, steps=2, batch_size=4, evaluation_data=data)
+    assert torch.equal(weights(models[0]), weights(models[1]))

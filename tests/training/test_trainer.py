@@ -6,6 +6,7 @@ import copy
 import json
 import random
 import re
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from sbert.losses import (
     MatryoshkaLoss,
     MultipleNegativesRankingLoss,
     SoftmaxLoss,
+    TripletLoss,
 )
 from sbert.pipeline.progress import progress_bar
 from sbert.training import Callback, EarlyStopping, Progress, Ranks, Rows, Signature, TrainingBatch
@@ -455,6 +457,12 @@ def nothing(rows: Rows, batch_size: int, generator: np.random.Generator) -> list
         ({"evaluator": {"a": lambda _: {"b_c": 1.0}, "a_b": lambda _: {"c": 2.0}}}, "several evaluators give a_b_c"),
         ({"evaluator": {"evaluation": len}, "evaluation_data": pairs(8, False)}, "an evaluator is called 'evaluation'"),
         ({"callbacks": [EarlyStopping]}, r"callbacks\[0\] is EarlyStopping; pass instances"),
+        (
+            {"callbacks": lambda progress: None},
+            r"callbacks\[0\] is function; .* whose method on_step\(self, progress\)",
+        ),
+        ({"drop_last": "no"}, "drop_last is 'no'; pass True or False"),
+        ({"minimize": 1}, "minimize is of type int; pass True, False or None"),
         ({"prompts": {"anchor": "query"}}, "no entry for the column 'positive'"),
         ({"prompts": {"anchor": "qeury", "positive": ""}}, "'qeury' is not a prompt of the model, .* mean 'query'"),
         ({"prompts": {"ancor": "query", "positive": ""}}, "the column 'ancor', which no data has.*mean 'anchor'"),
@@ -485,6 +493,67 @@ TWO = [("a small boat", "lake"), ("red fox", "green hills")]
 def test_data_that_teaches_nothing_is_refused(loss: Any, data: Any, settings: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=f"^data: .*{words}"):
         Trainer(tiny(), data, loss, TrainingConfig(**settings))
+
+
+@pytest.mark.parametrize(
+    ("loss", "data", "steps", "words"),
+    [
+        (
+            MultipleNegativesRankingLoss(),
+            [(a, "a boat") for a, _ in pairs(8, False)],
+            3,
+            "3 steps .*every positive is the same; pass",
+        ),
+        (
+            MultipleNegativesRankingLoss(),
+            [("a boat", a) for a, _ in pairs(8, False)],
+            30,
+            "10 steps .*every anchor is the same",
+        ),
+        (
+            TripletLoss(margin=0.0),
+            [(a, b, b) for a, b in pairs(8, False)],
+            1,
+            "each positive is the negative, too; pass",
+        ),
+        (
+            TripletLoss(margin=1e-9),
+            [("fox", "fox", "a boat")] * 3,
+            1,
+            "every anchor is the same and .* and each anchor is the p",
+        ),
+        (lambda first, second, labels: (first - first).sum(), [(a, b, 1) for a, b in TWO], 1, "all labels are equal"),
+        (lambda first, second: (first - first).sum(), TWO, 1, r"lambda> cannot be improved there; pass rows"),
+    ],
+)
+def test_data_without_a_gradient_are_said_once(loss: Any, data: Any, steps: int, words: str) -> None:
+    model = plain(tiny())
+    before = weights(model)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fit(model, data, loss, steps=steps, weight_decay=0.0)
+    said = [str(each.message) for each in caught if "no dropout" not in str(each.message)]
+    assert len(said) == 1
+    assert re.search(rf"^data: the gradient was 0 in each of its .*{words}", said[0])
+    assert torch.equal(before, weights(model))
+
+
+def test_a_data_set_without_a_gradient_is_said_beside_others() -> None:
+    data = {"good": pairs(8, False), "bad": [(a, "a boat") for a, _ in pairs(8, False)]}
+    with pytest.warns(UserWarning, match="^bad: the gradient was 0 in each of its 2 steps") as caught:
+        fit(tiny(), data, MultipleNegativesRankingLoss(), batch_size=4)
+    assert len(caught) == 1
+
+
+def test_what_is_no_model_or_no_config_is_refused(model: SentenceEncoder) -> None:
+    for given, config, words in [
+        ("bert", None, r"model is of type str; pass a model: SentenceEncoder\('bert'\)"),
+        (model[0], None, "model is of type Transformer; pass a model: a SentenceEncoder or a CrossEncoder"),
+        (model, {"steps": 2}, r"config is of type dict; pass a TrainingConfig or TrainingConfig\(\*\*config\)"),
+        (model, "linear", "config is of type str; pass a TrainingConfig"),
+    ]:
+        with pytest.raises(TypeError, match=words):
+            Trainer(given, TWO, ranking, config)  # type: ignore[arg-type]
 
 
 def test_what_trains_nothing_is_refused_or_said(model: SentenceEncoder) -> None:

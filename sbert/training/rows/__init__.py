@@ -35,7 +35,8 @@ class Rows:
 
     Args:
         data: Tuples of texts with the label last; or dicts; or a data frame or table of pandas, polars or pyarrow with
-            named columns; or a ``datasets.Dataset``; or a stream, such as a ``datasets.IterableDataset``.
+            named columns; or a ``datasets.Dataset``; or a ``torch.utils.data.Dataset``, which is read once; or a
+            stream, such as a ``datasets.IterableDataset``.
         loss: The loss, whose parameters name the columns.
         columns: The data's columns in the order of the loss's columns, if their names differ.
         label: The data's column of labels, if it is not called label, labels, score or scores.
@@ -79,6 +80,8 @@ class Rows:
         self._form = ("lists" if signature.takes_lists else "pair") if pairs else "texts"
         is_dataset = hasattr(data, "features") and hasattr(data, "column_names")  # Of the package datasets.
         self._data = data if is_dataset else records_of(data)
+        if isinstance(self._data, torch.utils.data.Dataset) and not isinstance(self._data, Iterable):
+            self._data = [self._data[row] for row in range(len(self._data))]  # type: ignore[arg-type]
         given = self._data
         if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Iterable):
             raise TypeError(f"{name} is of type {type(data).__name__}; pass a list or another iterable of rows")

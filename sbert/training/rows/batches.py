@@ -19,7 +19,7 @@ from sbert.losses.signature import Collate, Loss
 from sbert.training.backward import TrainingBatch, compute_loss
 from sbert.training.config import TrainingConfig
 from sbert.training.rows import Rows
-from sbert.training.rows.sampling import SAMPLERS, name_of, turns
+from sbert.training.rows.sampling import SAME_COUNT, SAMPLERS, name_of, turns
 from sbert.training.rows.table import Batch
 
 if TYPE_CHECKING:
@@ -142,6 +142,13 @@ class Batches:
         if epoch not in self._plans:
             self._plans = {epoch: list(self._mix(epoch))}
         return self._plans[epoch]
+
+    def count(self, epochs: float) -> float:
+        """The number of batches in so many epochs; those whose sampler may make more or fewer in each are planned."""
+        if epochs <= 1 or all(each.config.sampler in SAME_COUNT for each in self.datasets.values()):
+            return epochs * len(self.plan(0))
+        counts = [len(self.plan(epoch)) for epoch in reversed(range(math.ceil(epochs)))]  # Epoch 0 last, which is next.
+        return sum(counts) - counts[0] * (math.ceil(epochs) - epochs)
 
     def _mix(self, epoch: int) -> Iterator[PlannedBatch]:
         """The batches of an epoch, of one data set after the other; endless with a stream."""

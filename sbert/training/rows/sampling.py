@@ -132,6 +132,8 @@ def _warn_once(rows: Rows, message: str) -> None:
 SAMPLERS: dict[str, Callable[[Rows, int, np.random.Generator], list[Batch]]] = {
     sampler.__name__: sampler for sampler in (random, no_duplicates, group_by_label, length, in_order)
 }
+# Those that make as many batches in every epoch.
+SAME_COUNT = ("random", "length", "in_order")
 MIXES = ("round_robin", "proportional")
 
 

@@ -30,8 +30,11 @@ from sbert.training.callbacks import Callback, Progress, read_states, restore_st
 from sbert.training.config import TrainingConfig
 from sbert.training.rows.batches import Batches, PreparedBatch
 from sbert.training.run import checkpoint
-from sbert.training.run.report import Log, training_card
+from sbert.training.run.report import Log, explain_no_gradient, training_card
 from sbert.training.run.weights import EmbeddingGradients, Optimizers, Weights, gather_whole, shard
+
+# Steps of a data set without a gradient after which a warning says so; that of shorter ones comes at the end.
+_IDLE_STEPS = 10
 
 
 @dataclass(eq=False, repr=False)
@@ -65,9 +68,11 @@ class Run:
         config, ranks, self.model = self.config, self.ranks, self.weights.model
         self.base: str = getattr(self.model, "name_or_path", "")
         self.texts, self.truncated = 0, 0
-        steps = (config.steps or 1) if self.batches.is_streamed else len(self.batches.plan(0)) / config.accumulation
+        # By data set, its steps so far if none of them had a gradient, else infinite.
+        self.idle: dict[str, float] = {}
+        self.total: int = config.steps or max(1, round(self.batches.count(config.epochs or 1) / config.accumulation))
+        steps = self.total if self.batches.is_streamed else len(self.batches.plan(0)) / config.accumulation
         self.epoch_steps: int = max(1, round(steps))
-        self.total: int = config.steps or max(1, round(steps * (config.epochs or 1)))
         # What is saved and evaluated: sharded weights are copied there.
         self.whole_model: Any = copy.deepcopy(self.model).to("cpu") if config.sharded else self.model
         self.output: Path | None = None if config.output is None else Path(config.output)
@@ -147,6 +152,8 @@ class Run:
             self._gather_weights()
             self.ranks.run_on_main(partial(self._save_model, "final", self.whole_model.save))
             self._notify("on_end", path=None if self.output is None else self.output / "final")
+        for name, steps in self.idle.items():
+            self._warn_of_idle(name, min(steps, _IDLE_STEPS - 1))
         if self.truncated:
             limit = f"{'max_lengths or ' * bool(config.max_lengths)}max_seq_length={self.model.max_seq_length} tokens"
             what = f"{self.truncated} of {self.texts} texts were truncated to {limit}"
@@ -187,6 +194,9 @@ class Run:
         norm = self._clip()
         if not math.isfinite(value + norm):
             raise FloatingPointError(self._describe_failure(step_batches, value, norm))
+        for name in {batch.dataset.rows.name for batch in step_batches}:
+            self.idle[name] = self.idle.get(name, 0) + (1 if norm == 0 else math.inf)
+            self._warn_of_idle(name, _IDLE_STEPS)
         factor = config.factor(self.step, self.total)
         self.optimizers.step(factor)
         self.step += 1
@@ -194,6 +204,12 @@ class Run:
         figures = {"loss": value, "learning_rate": config.learning_rate * factor, "gradient_norm": norm}
         self._notify("on_step", figures={**figures, "sentences_per_second": sentences / seconds})
         self.log.count_step(self.step, figures, sentences, seconds)
+
+    def _warn_of_idle(self, name: str, steps: float) -> None:
+        """Warn if a data set has had this many steps, all of them without a gradient."""
+        if self.idle[name] == steps and self.ranks.first:
+            reason = explain_no_gradient(self.batches.datasets[name].rows)
+            warn(f"{name}: the gradient was 0 in each of its {steps} steps so far, which teaches nothing: {reason}")
 
     def _accumulate(self, batches: list[PreparedBatch], buckets: GradientBuckets | None) -> tuple[float, int]:
         """Add up the gradients of the batches; return the mean loss and the number of sentences."""

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from importlib.metadata import version
-from itertools import repeat
+from itertools import combinations, repeat
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from sbert.pipeline.progress import progress_bar
 from sbert.saving.model_card import Training
 from sbert.storage.atomic import write_text
 from sbert.training.config import TrainingConfig
+from sbert.training.rows import Rows
 from sbert.training.rows.batches import Dataset
 from sbert.training.run.checkpoint import explain_failure
 
@@ -124,6 +125,17 @@ def _reopen(path: Path, start: int) -> list[dict[str, Any]]:
 
 def _as_line(entry: dict[str, Any]) -> str:
     return json.dumps(entry, ensure_ascii=False) + "\n"
+
+
+def explain_no_gradient(rows: Rows) -> str:
+    """Why data may give a loss no gradient, from the first rows, and the remedy."""
+    head = rows.head
+    columns = {names[0]: column for names, column in zip(rows.names, head.columns, strict=False)}
+    reasons = [f"every {name} is the same" for name, texts in columns.items() if texts.count(texts[0]) == len(texts)]
+    reasons += [f"each {a} is the {b}, too" for a, b in combinations(columns, 2) if columns[a] == columns[b]]
+    reasons += ["all labels are equal"] * (head.labels is not None and bool((head.labels == head.labels[:1]).all()))
+    why = " and ".join(reasons) or f"{rows.signature.name} cannot be improved there"
+    return f"{why}; pass rows with more differences, or check the columns and the loss's margin"
 
 
 def training_card(

@@ -71,10 +71,7 @@ def prepare_model(model: Any, losses: Mapping[str, Loss], config: TrainingConfig
         undo.callback(weights.both.zero_grad)
         for module in model.modules():
             undo.callback(setattr, module, "training", module.training)
-        for (
-            name,
-            parameter,
-        ) in model.named_parameters():  # An adapter freezes a new head, too.
+        for name, parameter in model.named_parameters():  # An adapter freezes a new head, too.
             if name.replace(".base_layer.", ".").endswith(tuple(getattr(model, "new_weights", ()))):
                 undo.callback(parameter.requires_grad_, parameter.requires_grad)
                 parameter.requires_grad_(True)
