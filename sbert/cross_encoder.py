@@ -388,7 +388,7 @@ class CrossEncoder(ScorerMethods, nn.Module):
 
         Args:
             path: The folder. Its parent folders are created.
-            name: Name of the model in its card. Default: that of the folder.
+            name: Name of the model in its card. Default: that of the folder, or of the training's output folder.
 
         Raises:
             ValueError: If the folder holds a file that no save of a model writes, with its name; or the activation
@@ -402,16 +402,17 @@ class CrossEncoder(ScorerMethods, nn.Module):
             3
         """
         with replacing(Path(path), check_replaceable) as folder:
-            self.write(folder, name or Path(path).name)
+            self.write(folder, name, Path(path))
 
-    def write(self, folder: Path, name: str) -> None:
+    def write(self, folder: Path, name: str | None, path: Path) -> None:
         """Write the files of the model to an existing folder.
 
         Args:
             folder: The folder. This write is not atomic, and deletes nothing; see ``save``.
-            name: Of the model, for its card.
+            name: Name of the model, for its card.
+            path: Where the folder will be, for its card.
         """
-        write_cross_encoder(folder, name, self)
+        write_cross_encoder(folder, name, path, self)
 
     def __repr__(self) -> str:
         kind = type(self.auto_model).__name__

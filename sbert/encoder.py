@@ -465,7 +465,7 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
 
         Args:
             path: The folder. Its parent folders are created.
-            name: Name of the model in its card. Default: that of the folder.
+            name: Name of the model in its card. Default: that of the folder, or of the training's output folder.
             create_model_card: Whether to write the card, README.md.
 
         Raises:
@@ -480,7 +480,7 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
             384
         """
         with replacing(Path(path), check_replaceable) as folder:
-            recorded = self.write(folder, name or Path(path).name)
+            recorded = self.write(folder, name, Path(path))
             if not create_model_card:
                 (folder / "README.md").unlink(missing_ok=True)
         reasons = differences(list(self))
@@ -489,15 +489,16 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
         self._warned_of = reasons
         self._reference = recorded
 
-    def write(self, folder: Path, name: str) -> verification.Reference:
+    def write(self, folder: Path, name: str | None, path: Path) -> verification.Reference:
         """Write the files of the model to an existing folder; return the reference texts with their vectors.
 
         Args:
             folder: The folder. This write is not atomic, and deletes nothing; see ``save``.
             name: Name of the model, for its card.
+            path: Where the folder will be, for its card.
         """
         recorded = verification.record(self._reference_vectors(verification.TEXTS))
-        write_folder(folder, self, output_dims(self, self.device), name, recorded)
+        write_folder(folder, self, output_dims(self, self.device), name, path, recorded)
         return recorded
 
     def _reference_vectors(self, texts: list[str]) -> npt.NDArray[np.float32]:

@@ -175,10 +175,6 @@ def _load_cross_encoder(given: Settings, tables: Mapping[str, Settings]) -> Any:
     classes = [table.get("classes") for table in tables.values()]
     if any(each != classes[0] for each in classes):
         raise ValueError("a cross-encoder has one head: the data sets must have the same classes; set data.classes")
-    names = dict(enumerate(classes[0] or ()))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".* has no head that scores pairs")  # It is trained now.
-        model = CrossEncoder(given["name"], len(names) or None, device=given.get("device"), dtype="float32")
-    if names:  # Saved with the model.
-        model.auto_model.config.update({"id2label": names, "label2id": {name: i for i, name in names.items()}})
-    return model
+        return CrossEncoder(given["name"], len(classes[0] or ()) or None, device=given.get("device"), dtype="float32")

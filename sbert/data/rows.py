@@ -153,6 +153,18 @@ def to_word(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+class ClassIndex(int):
+    """The index of a class, by which a trainer knows the names of all classes, for cards and ``labels.json``."""
+
+    class_names: tuple[str, ...]
+
+    def __new__(cls, index: int, class_names: tuple[str, ...] = ()) -> ClassIndex:
+        """The index with the names."""
+        self = super().__new__(cls, index)
+        self.class_names = class_names
+        return self
+
+
 def make_converter(classes: Sequence[str] | None, scale: tuple[float, float] | None) -> Convert:
     """The function that converts labels: to class indices, to the range 0 to 1, or to plain numbers."""
     if classes is not None and scale is not None:
@@ -161,7 +173,7 @@ def make_converter(classes: Sequence[str] | None, scale: tuple[float, float] | N
         words = [to_word(word) for word in classes]
         if not words or len(set(words)) < len(words):
             raise ValueError(f"classes={words}; pass one or more words, each once")
-        return partial(_to_index, {word: index for index, word in enumerate(words)})
+        return partial(_to_index, {word: ClassIndex(index, tuple(words)) for index, word in enumerate(words)})
     if scale is None:
         return _to_number
     try:

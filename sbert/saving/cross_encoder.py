@@ -151,12 +151,13 @@ def _read_network(folder: Path, classes: int | None, dtype: torch.dtype, argumen
     return huggingface.load_classifier(folder, config, dtype, attention, fresh=True)
 
 
-def write_cross_encoder(folder: Path, name: str, model: Any) -> None:
+def write_cross_encoder(folder: Path, name: str | None, path: Path, model: Any) -> None:
     """Write a cross-encoder in the format of transformers.
 
     Args:
         folder: The folder.
         name: Name of the model, for its card.
+        path: Where the folder will be, for its card.
         model: The cross-encoder.
 
     Raises:
@@ -171,4 +172,4 @@ def write_cross_encoder(folder: Path, name: str, model: Any) -> None:
         write_settings(folder, "CrossEncoder", model, **{_NAME: kind})
         write_json(folder / MODULES, [{"idx": 0, "name": "0", "path": "", "type": _MODULE}])
         write_json(folder / _TRANSFORMER, _TASK)
-    (folder / "README.md").write_text(cross_encoder_card(name, model), encoding="utf-8")
+    (folder / "README.md").write_text(cross_encoder_card(name, path, model), encoding="utf-8")

@@ -131,7 +131,12 @@ def fit_together(modules: Sequence[nn.Module]) -> bool:
 
 
 def write_folder(
-    folder: Path, model: Any, output_dims: Sequence[int], name: str, reference: verification.Reference
+    folder: Path,
+    model: Any,
+    output_dims: Sequence[int],
+    name: str | None,
+    path: Path,
+    reference: verification.Reference,
 ) -> None:
     """Write the modules, settings, reference vectors and card of an encoder to an empty folder.
 
@@ -140,18 +145,19 @@ def write_folder(
         model: The encoder.
         output_dims: Dimension of the output of each module.
         name: Name of the model, for its card.
+        path: Where the folder will be, for its card.
         reference: Texts with their vectors, for ``verify``.
     """
     entries, input_dim = [], 0
     for index, (module, output_dim) in enumerate(zip(model, output_dims, strict=True)):
         kind = type(module)
-        path = "" if kind is Transformer and index == 0 else f"{index}_{kind.__name__}"
-        (folder / path).mkdir(exist_ok=True)
-        find_codec(kind).write(module, folder / path, input_dim)
-        entries.append({"idx": index, "name": str(index), "path": path, "type": type_name(kind)})
+        where = "" if kind is Transformer and index == 0 else f"{index}_{kind.__name__}"
+        (folder / where).mkdir(exist_ok=True)
+        find_codec(kind).write(module, folder / where, input_dim)
+        entries.append({"idx": index, "name": str(index), "path": where, "type": type_name(kind)})
         input_dim = output_dim
     write_json(folder / MODULES, entries)
     truncation = {} if model.truncate_dim is None else {"truncate_dim": model.truncate_dim}
     write_settings(folder, "SentenceTransformer", model, similarity_fn_name=model.similarity_fn_name, **truncation)
     verification.write(reference, folder / REFERENCE)
-    (folder / CARD).write_text(encoder_card(name, model), encoding="utf-8")
+    (folder / CARD).write_text(encoder_card(name, path, model), encoding="utf-8")

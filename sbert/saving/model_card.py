@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 # The line of a card that names its languages, or the list below it; and the bytes in which it is looked for.
 _LANGUAGES, _HEAD = re.compile(r"^language:(.*(?:\n *- .*)*)", re.MULTILINE), 1 << 16
 
+_IN_RUNS = re.compile(r"final|best|averaged|checkpoints|(step|checkpoint)-\d+")  # Folders of models in those of runs.
+
 
 class Training(NamedTuple):
     """What a card says of the training of a model.
@@ -54,17 +56,41 @@ def read_language(card: Path) -> str | None:
     return names[0].lower() if len(names) == 1 else None
 
 
-def encoder_card(name: str, model: Any) -> str:
+def name_model(name: str | None, path: Path) -> tuple[str, str]:
+    """The title of a card, and the arguments of the call that loads the model: no folder of the author's computer.
+
+    Args:
+        name: Name of the model, such as ``"me/model"`` on the hub. Default: that of the folder, or of the output folder
+            of a training, which holds it as ``final``, ``best``, ``averaged`` or a checkpoint.
+        path: The folder.
+
+    Example:
+        >>> name_model(None, Path("cats/final"))
+        ('cats', '("cats/final")')
+        >>> name_model("me/cats", Path("/tmp/model"))
+        ('cats', '("me/cats")')
+    """
+    if name and "/" in name:
+        return name.rpartition("/")[2], f"({json.dumps(name)})"
+    path, here = path.resolve(), Path.cwd()
+    title = name or next((part for part in reversed(path.parts) if not _IN_RUNS.fullmatch(part)), path.name)
+    if path == here or not path.is_relative_to(here):
+        return title, '(".")  # the folder of this card'
+    return title, f"({json.dumps(path.relative_to(here).as_posix(), ensure_ascii=False)})"
+
+
+def encoder_card(name: str | None, path: Path, model: Any) -> str:
     """The card of an encoder."""
+    title, loaded = name_model(name, path)
     language = f"language: {json.dumps(model.language)}\n" if model.language else ""
     limit, trained = model.max_seq_length, getattr(model, "trained", None)
     return fill_template(
         "encoder.md",
-        metadata=language + _metadata(trained, name, "sentence-similarity"),
+        metadata=language + _metadata(trained, name or title, "sentence-similarity"),
         training=f"{trained.sections}\n\n" if trained else "",
         missing="the licence" if trained else "the training data, the licence",
-        title=name.rpartition("/")[2],
-        name=name,
+        title=title,
+        loaded=loaded,
         dim=model.get_sentence_embedding_dimension(),
         limit="without limit" if limit is None else f"{limit} tokens",
         similarity=model.similarity_fn_name,
@@ -74,15 +100,16 @@ def encoder_card(name: str, model: Any) -> str:
     )
 
 
-def cross_encoder_card(name: str, model: Any) -> str:
+def cross_encoder_card(name: str | None, path: Path, model: Any) -> str:
     """The card of a cross-encoder."""
+    title, loaded = name_model(name, path)
     trained, task = getattr(model, "trained", None), "text-ranking" if model.classes == 1 else "text-classification"
     return fill_template(
         "cross_encoder.md",
-        metadata=_metadata(trained, name, task),
+        metadata=_metadata(trained, name or title, task),
         training=f"\n{trained.sections}\n" if trained else "",
-        title=name.rpartition("/")[2],
-        name=name,
+        title=title,
+        loaded=loaded,
         task=task,
         classes="one score" if model.classes == 1 else f"{model.classes} scores",
     )

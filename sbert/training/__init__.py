@@ -94,7 +94,10 @@ of other queries in the batch to each. ``sbert.evaluation.RerankingEvaluator`` m
 ## Pitfalls
 
 - A loss with weights, such as ``SoftmaxLoss``, starts from torch's random numbers: call ``torch.manual_seed`` before
-  you create it.
+  you create it. The model's folder does not hold its classifier: the vectors do not depend on it, and other libraries
+  would not know the file. To classify pairs later, keep it beside the model, with the order of the classes:
+  ``torch.save(loss.state_dict(), "classifier.pt")``, then ``loss.load_state_dict(torch.load("classifier.pt"))`` and
+  ``loss.scores(first, second)``. A ``CrossEncoder`` with ``classes=3`` has its classifier in its folder.
 - In-batch negatives are wrong if two rows of a batch have the same answer: use ``sampler="no_duplicates"``.
   ``MultipleNegativesRankingLoss`` masks equal texts by itself; a loss of your own does not.
 - ``load_dataset`` without ``split="train"`` returns all splits. The trainer refuses those for evaluation.

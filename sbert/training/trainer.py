@@ -273,7 +273,7 @@ def _add_losses(
 
 
 def _share_class_names(tables: Sequence[Rows], model: Any) -> dict[str, Sequence[str]]:
-    """The classes of data sets whose labels are words, which a warning says; a cross-encoder keeps them."""
+    """The classes of data sets; a warning says how words are numbered, and a cross-encoder keeps the names."""
     of_loss: dict[int, Rows] = {}
     for rows in tables:
         if rows.class_names is None:
@@ -284,8 +284,10 @@ def _share_class_names(tables: Sequence[Rows], model: Any) -> dict[str, Sequence
             other = f"{rows.name} has {', '.join(rows.class_names)}"
             raise ValueError(f"{own}, and {other}, for one loss; number the labels yourself")
         numbered = dict(enumerate(rows.class_names))
-        warn(f"{rows.name}: the labels are the classes {', '.join(f'{i} = {each}' for i, each in numbered.items())}")
-        if model.is_cross_encoder:  # Saved with the model.
+        if rows.labels_are_words:
+            listed = ", ".join(f"{i} = {each}" for i, each in numbered.items())
+            warn(f"{rows.name}: the labels are the classes {listed}")
+        if model.is_cross_encoder and model.classes == len(numbered):  # Saved with the model.
             ids = {each: i for i, each in numbered.items()}
             model.auto_model.config.update({"id2label": numbered, "label2id": ids})
     return {rows.name: rows.class_names for rows in tables if rows.class_names is not None}

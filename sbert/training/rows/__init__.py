@@ -92,6 +92,7 @@ class Rows:
         if not head:
             raise ValueError(f"{name} has no rows; pass at least one")
         self._layout = find_layout(head[0], self.signature, columns, label, name)
+        self.labels_are_words: bool = False
         self.class_names: Sequence[str] | None = class_names or self._find_class_names(head)
         # The rows, if they are in memory; else the first of them.
         self.head: Table = self._read(head, name)
@@ -100,10 +101,16 @@ class Rows:
         self.names: list[tuple[str, ...]] = self.head.names
 
     def _find_class_names(self, head: Sequence[Any]) -> Sequence[str] | None:
-        """The classes, if labels are words: those of all rows, or of the first rows of a stream."""
+        """The classes, if labels know them or are words: those of all rows, or of the first rows of a stream."""
         label = self._layout.label
-        if label is None or not self.signature.labels_are_classes or not isinstance(head[0][label], str):
+        if label is None or not self.signature.labels_are_classes:
             return None
+        column = (getattr(self._data, "features", None) or {}).get(label)  # Of a datasets.Dataset.
+        if names := getattr(head[0][label], "class_names", ()) or getattr(column, "names", ()):
+            return list(names)
+        if not isinstance(head[0][label], str):
+            return None
+        self.labels_are_words = True
         stored = not self.in_memory and not self.is_stream
         labels = self._data.unique(label) if stored else (row[label] for row in head)
         return sorted({word for word in labels if isinstance(word, str)})

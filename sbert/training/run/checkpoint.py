@@ -65,7 +65,7 @@ def write(path: Path, model: Any, tensors: Mapping[str, Tensor], state: dict[str
 
     Args:
         path: Folder of the checkpoint.
-        model: A model with the method ``write(folder, name)``.
+        model: A model with the method ``write(folder, name, path)``.
         tensors: The tensors that training needs, such as the state of the optimizer.
         state: The other values that training needs, for a JSON file.
         keep: Number of checkpoints to keep.
@@ -76,7 +76,7 @@ def write(path: Path, model: Any, tensors: Mapping[str, Tensor], state: dict[str
     from safetensors.torch import save_file
 
     with replacing(path, _check) as work:
-        model.write(work, path.name)
+        model.write(work, None, path)
         (work / "training").mkdir()
         save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, work / _TENSORS)
         write_json(work / _STATE, state)
