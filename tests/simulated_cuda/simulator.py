@@ -133,6 +133,43 @@ class Simulator:
             library.simulated_flash(ctypes.c_long(0))
 
 
+class RealGpu(Simulator):
+    """In the place of the simulated devices, where there is one that is not simulated."""
+
+    def __init__(self) -> None:
+        """Without a library."""
+
+    def call(self, name: str, *arguments: Any) -> Any:
+        pytest.skip("only simulated devices do this")
+
+    def counts(self) -> dict[str, int]:
+        pytest.skip("only simulated devices count")
+
+    def problems(self) -> list[str]:
+        return []
+
+    def memory(self, limit: int = -1, failing: int = -1) -> None:
+        pytest.skip("only simulated devices refuse memory")
+
+    def without_flash(self) -> None:
+        pytest.skip("this is a choice of simulated devices")
+
+
+@contextmanager
+def _real(capability: Capability | list[Capability]) -> Iterator[Simulator]:
+    wanted = capability if isinstance(capability, list) else [capability]
+    # The same side of 8.0, from which on torch has its kernel for rows of any length.
+    own = [torch.cuda.get_device_capability(index) >= (8, 0) for index in range(torch.cuda.device_count())]
+    if own[: len(wanted)] != [each >= (8, 0) for each in wanted]:
+        pytest.skip(f"needs GPUs of capability {wanted}")
+    try:
+        yield RealGpu()
+    except (RuntimeError, ValueError) as error:
+        if "invalid device ordinal" in str(error):
+            pytest.skip(str(error))
+        raise
+
+
 def nothing() -> Callable[..., None]:
     """A function that does nothing, each time another one: torch's compiler knows functions by their identity."""
     return lambda *args, **options: None
@@ -247,9 +284,16 @@ def simulated(
 ) -> Iterator[Simulator]:
     """CUDA devices of one compute capability, or of one each; or devices of the kind ``"xpu"`` or ``"mps"``.
 
+    Where there is a CUDA device, nothing is simulated: what compares vectors runs there, and the test is skipped where
+    it counts, or asks for a device that is not there.
+
     Raises:
         AssertionError: At the end, if something was done whose result would be undefined on a GPU.
     """
+    if kind == "cuda" and torch.cuda.is_available():
+        with _real(capability) as gpu:
+            yield gpu
+        return
     with _lock, without_fusion():
         library, module = _loaded(kind), getattr(torch, kind)
         capabilities = capability if isinstance(capability, list) else [capability] * devices

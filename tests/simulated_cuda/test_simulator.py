@@ -99,3 +99,17 @@ def test_no_kernel_is_compiled_for_torchscript(monkeypatch: pytest.MonkeyPatch) 
         assert not torch._C._jit_texpr_fuser_enabled()
     assert fuses == [True, False, True]
     assert torch._C._jit_texpr_fuser_enabled() == enabled
+
+
+def test_where_there_is_a_gpu_nothing_is_simulated() -> None:
+    """Vectors are compared there; what counts, or needs another device, is skipped."""
+    with simulated((8, 6), devices=1) as there:
+        before = there.counts()
+        with simulated() as gpu:
+            assert (torch.ones(3, device="cuda") + 1).tolist() == [2] * 3
+            with pytest.raises(pytest.skip.Exception, match="only simulated devices count"):
+                gpu.count("kernel mm")
+        assert there.counts() != before
+        for capability, device in (((7, 5), "cuda"), ((9, 0), "cuda:1")):
+            with pytest.raises(pytest.skip.Exception, match=r"capability|ordinal"), simulated(capability):
+                torch.ones(3, device=device)
