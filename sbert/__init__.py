@@ -70,7 +70,7 @@ the right one:
 
 ## The model of the library
 
-``SentenceEncoder()`` is ``sbert-mini``: for English, 9.6 million parameters in 20 MB, vectors of 256 dimensions, texts
+``SentenceEncoder()`` is ``sbert-mini``: for English, 9.5 million parameters in 20 MB, vectors of 256 dimensions, texts
 of up to 256 tokens. ``examples/default_model/train.py`` trained it on two cores, in 3.8 hours. It is about five times
 as fast as all-MiniLM-L6-v2, its teacher, and nearly as good at similarity (STSb 81.4 and 82.0). Alone, it finds less
 than BM25; together with it, by ``sbert search --hybrid`` or ``HybridIndex``, on most collections more than either.
@@ -79,7 +79,7 @@ and ``64``, similarity stays near, and retrieval does not (nDCG@10 of Cranfield:
 
 ## Korean and other languages
 
-The model of the library reads English; in other languages a warning counts the tokens that it does not know. These
+The model of the library reads English; of texts in other scripts, a warning says that it cannot. These
 public models know 50 to 109 languages, with a translation near its original:
 
 | model | for | dim | parameters | max. tokens | licence |

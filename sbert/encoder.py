@@ -251,9 +251,11 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
         model and on its modules run for each batch; with ``output_value="token_embeddings"``, those on the model do
         not.
 
-        If more than 5 % of the tokens, and at least 3, are not in the vocabulary, one warning per model says so:
-        usually the sentences are in a language that the model was not trained on. To silence it:
-        ``warnings.filterwarnings("ignore", "unknown tokens")``.
+        One warning per model counts the sentences that it cannot read, usually of a language that it was not trained
+        on: at least half of their tokens are not in the vocabulary, or single letters of an alphabet other than Latin
+        that the vocabulary has no words of. Punctuation and symbols do not count. So an emoji alone is worth a warning;
+        one in a sentence is not, though sentences that differ in nothing but unknown words or emoji have the same
+        vector. To silence it: ``warnings.filterwarnings("ignore", "unknown tokens")``.
 
         Args:
             sentences: A sentence, or an iterable of sentences: list, array, Series, Arrow array, Column, generator.

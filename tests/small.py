@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +39,11 @@ def words() -> list[str]:
     return sorted({character for word in split for character in word}) + sorted(w for w in split if len(w) > 1)
 
 
-def wordpiece() -> Tokenizer:
-    """As BERT's: lower case, [CLS] … [SEP]."""
+def wordpiece(more: Iterable[str] = ()) -> Tokenizer:
+    """As BERT's: lower case, [CLS] … [SEP]; with more pieces."""
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     inner = [f"##{word}" for word in words() if len(word) == 1]
-    vocabulary = {piece: i for i, piece in enumerate([*special, *words(), *inner, "##er"])}
+    vocabulary = {piece: i for i, piece in enumerate(dict.fromkeys([*special, *words(), *inner, "##er", *more]))}
     tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()

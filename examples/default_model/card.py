@@ -84,6 +84,9 @@ four parts:
    temperature {temperature}. In the steps between, titles and questions learn to find their passages among those of the
    batch.
 
+At the end, letters of other scripts were left out of the vocabulary, so that their words are unknown; Greek letters
+that are symbols of science remain, and {vocabulary:,} tokens in all. Vectors of English texts do not change by that.
+
 The weights are the mean of those after the second, third and fourth part. The third part gives its best evaluation on
 the STS benchmark's dev part, the fourth its last step. The log and the curve are in the repository's
 examples/default_model. On the STS benchmark's dev part, {before:.1f} after the second part became {after:.1f}.
@@ -136,7 +139,8 @@ courtesy of NIST), presidents' speeches | public domain |
 For comparing, searching and clustering English sentences and short passages where a small and quick model is wanted:
 first steps, tests, notebooks, machines without a GPU or a network.
 
-- English only: words of other languages are split into many tokens.
+- English only: words in other scripts are unknown, and texts of such words cause a warning; words of other languages in
+  Latin letters are split into many tokens.
 - It reads {longest} tokens of a text: split longer texts into passages.
 - On Cranfield and TIME, its retrieval is behind that of its teacher and of BM25: see the table.
 - It is no fair test to measure it on ClapNQ, Natural Questions, SciTLDR, MedQuAD, Stack Exchange or Quora questions.
@@ -204,6 +208,7 @@ def card(
         parameters=sum(weight.numel() for weight in load_file(folder / "model.safetensors").values()) / 1e6,
         shorter=" or ".join(map(str, dims[1:])) or dims[0],
         least=dims[-1],
+        vocabulary=len(models[f"{dims[0]} dimensions"].tokenizer),
         figures="\n".join(f"| {' | '.join(row)} |" for row in rows),
         table="\n".join(f"| {name} | {value} |" for name, value in settings.items()),
         versions=", ".join(f"{name} {version(name)}" for name in ("sbert", "torch", "transformers")),

@@ -1,4 +1,6 @@
-"""How the default model learns: its layers, the loss, and which texts come in a batch together."""
+"""How the default model learns: its layers, its vocabulary, the loss, and which texts come in a batch together."""
+
+import unicodedata
 
 import numpy as np
 import torch
@@ -10,6 +12,10 @@ from sbert import Normalize, Pooling, SentenceEncoder, Transformer
 from sbert.training.rows.table import Batch
 
 TEMPERATURE = 0.05  # Of the similarities in the loss of the ranking.
+# Alphabets of letters that are no words, and Greek letters that are no symbols of science: they occur in words alone.
+SCRIPTS = "ARABIC CARIAN CJK CYPRIOT CYRILLIC DEVANAGARI GLAGOLITIC HANGUL HEBREW HIRAGANA KATAKANA".split()
+SCRIPTS += "KATAKANA-HIRAGANA LYCIAN OLD PHOENICIAN RUNIC".split()
+GREEK = set("ιουςͳϳ")
 NEIGHBOURS = 8  # Pairs whose passages are similar come in the same batch, at most so many together.
 
 
@@ -83,6 +89,27 @@ def with_vocabulary(student: SentenceEncoder, tokenizer: BertTokenizerFast) -> S
     bert.set_input_embeddings(nn.Embedding.from_pretrained(torch.stack(rows), freeze=False, padding_idx=0))
     bert.config.vocab_size = len(tokenizer)
     return encoder(bert, tokenizer)
+
+
+def without_other_scripts(student: SentenceEncoder) -> SentenceEncoder:
+    """The student without the single letters of scripts that it knows no words of; all other vectors stay the same.
+
+    A word of such letters is then unknown, and not a sequence of letters: texts of languages that the student has not
+    learned do not get vectors that look like those of others.
+    """
+    old = student.tokenizer
+    kept = [piece for piece in old.convert_ids_to_tokens(list(range(len(old)))) if not of_other_script(piece)]
+    vocabulary = {piece: number for number, piece in enumerate(kept)}
+    limit = student.max_seq_length
+    return with_vocabulary(student, BertTokenizerFast(vocab=vocabulary, do_lower_case=True, model_max_length=limit))
+
+
+def of_other_script(piece: str) -> bool:
+    """Whether a piece of a vocabulary is a single letter that English does not use, of a word or alone."""
+    letter = piece.removeprefix("##")
+    if len(letter) != 1 or unicodedata.category(letter)[0] not in "LM":
+        return False
+    return letter in GREEK or unicodedata.name(letter, "").split(" ")[0] in SCRIPTS
 
 
 def encoder(bert: BertModel, tokenizer: BertTokenizerFast) -> SentenceEncoder:

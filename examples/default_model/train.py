@@ -13,7 +13,8 @@ OUTPUT/history.jsonl and OUTPUT/training.png. The training has four parts:
 4. ranking: the order in which the teacher ranks the texts of a batch; beside it, titles and questions learn to find
    their passages.
 
-The weights are the mean of those after the second, third and fourth part.
+The weights are the mean of those after the second, third and fourth part. Letters of other scripts are then left out of
+the vocabulary.
 
 An interrupted run continues where it stopped, and keeps the teacher's vectors. --smoke runs everything on a small
 sample, in minutes.
@@ -36,7 +37,14 @@ from safetensors.torch import load_file
 from safetensors.torch import save as as_bytes
 
 from examples.default_model.card import card
-from examples.default_model.imitation import Imitation, Together, make_student, neighbours, with_vocabulary
+from examples.default_model.imitation import (
+    Imitation,
+    Together,
+    make_student,
+    neighbours,
+    with_vocabulary,
+    without_other_scripts,
+)
 from examples.default_model.texts import COLLECTIONS, DESCRIPTIONS, cached, clean, read_pairs, read_sentences
 from examples.paper.pretrain import cells, make_tokenizer
 from examples.shared import load
@@ -268,7 +276,7 @@ def learn_passages(
     with torch.no_grad():
         for weight, *others in zip(*(model.parameters() for model in (second, third, fourth)), strict=True):
             weight.copy_(torch.stack([weight, *others]).mean(0))
-    return second, len(passages)
+    return without_other_scripts(second), len(passages)
 
 
 def write(student: SentenceEncoder, folder: Path, output: Path, longest: int) -> SentenceEncoder:

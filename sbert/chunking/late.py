@@ -19,7 +19,7 @@ from sbert.pipeline.batching import plan
 from sbert.pipeline.encode import Encoding, evaluating, outputs
 from sbert.pipeline.progress import Report, check_finite
 from sbert.pipeline.run import MemoryLimit, RowsOfTensor, Runner
-from sbert.pipeline.tokenize import Tokens, count_unknown, groups, prompt_length
+from sbert.pipeline.tokenize import Tokens, find_unreadable, groups, prompt_length
 
 # Least context on each side of the passages of a window: 1 / _PART of the longest window, and at most _CONTEXT tokens.
 _PART, _CONTEXT = 32, 256
@@ -54,7 +54,7 @@ def late_vectors(
         reader: First module of the model.
         documents: The documents.
         chunks: The passages.
-        report: Counts the passages and the unknown tokens.
+        report: Counts the passages, and those that cannot be read.
 
     Shape:
         Output: (passages, dim).
@@ -106,11 +106,10 @@ def _batches(
     ]
     offsets = np.cumsum([0, *(len(window.ids) for window in read)])
     flat = np.fromiter((token for window in read for token in window.ids), np.int32, int(offsets[-1]))
-    unknown, known = count_unknown(reader, [], [ids for ids, _ in located])
-    report.unknown += unknown
-    report.known += known
     prompts = None if prompt_tokens is None else np.full(len(read), prompt_tokens)
     tokens = Tokens(flat, offsets, np.zeros(len(read), bool), prompts)
+    unreadable = np.flatnonzero(find_unreadable(reader, documents, tokens))
+    report.unreadable += sum(len(read[row].passages) for row in unreadable)
     with evaluating(job.model):
         forward = partial(job.inference.run, before)
         runner = Runner(forward, tokens, job.device)

@@ -82,38 +82,31 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _hits(arguments: argparse.Namespace, queries: list[str], texts: list[str]) -> IndexHits:
     """The scores and the indices of the best texts of each query."""
-    from sbert.search import IndexHits, fuse
+    from sbert.search import BM25, IndexHits, fuse
+    from sbert.search.index.bm25 import choose_language
     from sbert.search.index.fusion import CANDIDATES, WEIGHTS
 
+    top_k = max(arguments.top_k, CANDIDATES) if arguments.way == "hybrid" else arguments.top_k
+    if arguments.way != "words":
+        dense = IndexHits(*_by_vectors(arguments, queries, texts, top_k))
+        if arguments.way is None:
+            return dense
+    bm25 = BM25(language=choose_language(arguments.language, None))
+    bm25.add(texts)
+    lexical = bm25.search(queries, top_k)
     if arguments.way == "words":
-        return _by_words(arguments, None, queries, texts, arguments.top_k)
-    name = os.path.abspath(arguments.model) if os.path.isdir(arguments.model) else arguments.model
-    arguments.model = resolve(arguments.model, organisation="sentence-transformers")
-    model = load(arguments)
-    if arguments.way is None:
-        return IndexHits(*_by_vectors(arguments, model, name, queries, texts, arguments.top_k))
-    top_k = max(arguments.top_k, CANDIDATES)
-    lexical = _by_words(arguments, model, queries, texts, top_k)
-    dense = IndexHits(*_by_vectors(arguments, model, name, queries, texts, top_k))
+        return lexical
     return fuse(lexical, dense, top_k=arguments.top_k, method="weighted", weights=WEIGHTS)
 
 
-def _by_words(arguments: argparse.Namespace, model: Any, queries: list[str], texts: list[str], top_k: int) -> IndexHits:
-    from sbert.search import BM25
+def _by_vectors(arguments: argparse.Namespace, queries: list[str], texts: list[str], top_k: int) -> Hits:
+    from sbert.search import calibrate, semantic_search
     from sbert.search.index.bm25 import choose_language
 
-    given = None if arguments.language == "none" else arguments.language
-    bm25 = BM25(language=choose_language(given, model))
-    bm25.add(texts)
-    return bm25.search(queries, top_k)
-
-
-def _by_vectors(
-    arguments: argparse.Namespace, model: Any, name: str, queries: list[str], texts: list[str], top_k: int
-) -> Hits:
-    from sbert.search import calibrate, semantic_search
-
-    ranges = None
+    name = os.path.abspath(arguments.model) if os.path.isdir(arguments.model) else arguments.model
+    arguments.model = resolve(arguments.model, organisation="sentence-transformers")
+    model, ranges = load(arguments), None
+    arguments.language = choose_language(arguments.language, model)
     kinds = ",".join(sorted({device.type for device in getattr(model, "devices", [model.device])}))
     settings = name, arguments.precision, arguments.dtype, kinds, arguments.column, arguments.format
     path = None if arguments.no_cache else _cache_path(arguments.texts, *settings)
@@ -178,6 +171,7 @@ def _understand(arguments: argparse.Namespace) -> list[str]:
         raise ValueError("--words compares words alone; leave out the model, or pass --hybrid")
     if arguments.language != "auto" and arguments.way is None:
         raise ValueError("--language is for words; pass --hybrid or --words, too")
+    arguments.language = None if arguments.language == "none" else arguments.language
     if not queries:
         raise ValueError(f"there is no query after {arguments.texts}; pass one, or - for lines of standard input")
     if "-" in queries and (len(queries) > 1 or arguments.texts == "-"):

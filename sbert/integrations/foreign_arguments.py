@@ -65,12 +65,12 @@ def translate(
         ValueError: If one without an equivalent does not have its default. The message says what to do instead.
 
     Example:
-        >>> translate("CrossEncoder", ["model", "classes"], (), {"num_labels": 3, "trust_remote_code": False})
+        >>> translate("CrossEncoder", ["model", "classes"], (), {"num_labels": 3, "backend": "torch"})
         ((), {'classes': 3})
     """
     renamed: dict[str, Any] = {}
     for name, value in options.items():
-        if row := REFUSED.get(name):
+        if (row := REFUSED.get(name)) and name not in names:
             if value != (default := json.loads(row.how)):
                 raise ValueError(f"{label}() got {name}={value!r:.60}, where only {default!r} is supported; {row.here}")
             continue

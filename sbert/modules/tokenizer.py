@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from sbert.inputs.texts import Pair
 from sbert.modules.borders import border
+from sbert.modules.token_kinds import TokenKinds
 from sbert.storage.files import is_failure, one_line
 
 if TYPE_CHECKING:
@@ -126,6 +127,13 @@ class FastTokenizer:
         """A pattern that ends where a text may be cut without a change of the tokens before; None if there is none."""
         return border(self._tokenizer)
 
+    @cached_property
+    def token_kinds(self) -> TokenKinds:
+        """Finds the texts that cannot be read."""
+        added = self._tokenizer.get_added_tokens_decoder().items()
+        special = [token for token, about in added if about.special]
+        return TokenKinds(self._tokenizer.decode_batch, self._tokenizer.get_vocab_size(), special, self.unknown_id)
+
     def __call__(self, texts: Sequence[str]) -> list[list[int]]:
         """Token ids of each text."""
         return list(map(attrgetter("ids"), self.encode(texts)))
@@ -151,6 +159,12 @@ class SlowTokenizer:
         self.special_tokens: tuple[int, int] = count_special(mask)
         number: int | None = tokenizer.unk_token_id
         self.unknown_id: int | None = None if number in tokenizer("")["input_ids"] else number
+
+    @cached_property
+    def token_kinds(self) -> TokenKinds:
+        """Finds the texts that cannot be read."""
+        tokenizer = self._tokenizer
+        return TokenKinds(tokenizer.batch_decode, len(tokenizer), tokenizer.all_special_ids, self.unknown_id)
 
     def __call__(self, texts: Sequence[str]) -> list[list[int]]:
         """Token ids of each text."""
@@ -179,9 +193,9 @@ class Tokenizing:
         return self.tokenizer_copy().special_tokens
 
     @property
-    def unknown_id(self) -> int | None:
-        """Id of the unknown token; None if the tokenizer knows all bytes."""
-        return self.tokenizer_copy().unknown_id
+    def token_kinds(self) -> TokenKinds:
+        """Finds the texts that cannot be read."""
+        return self.tokenizer_copy().token_kinds
 
     @property
     def border(self) -> re.Pattern[str] | None:
@@ -214,7 +228,7 @@ class PairTokenizer:
         self.typed: bool = typed
         self._fast = FastTokenizer(tokenizer.backend_tokenizer) if tokenizer.is_fast else None
         self.truncation_side: str = tokenizer.truncation_side
-        self.unknown_id: int | None = None if self._fast is None else self._fast.unknown_id
+        self.token_kinds: TokenKinds | None = None if self._fast is None else self._fast.token_kinds
         self.special_tokens: tuple[int, int] = (0, len(self([("", "")], None)[0][0]))
 
     def __call__(self, pairs: Sequence[Pair], limit: int | None) -> list[tuple[list[int], list[int], bool]]:

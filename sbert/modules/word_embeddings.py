@@ -198,11 +198,13 @@ class WordEmbeddings(nn.Module):
         ids = (map(self._id, self._words(text)) for text in texts)
         return [[i for i in row if i is not None and i >= 0] for row in ids]
 
-    def count_left_out(self, texts: list[str], rows: list[list[int]]) -> int:
-        """Number of words, except stop words, that ``tokenize`` has left out."""
-        words = [word for text in texts for word in self._words(text)]
-        count = len(words) - sum(map(len, rows))
-        return sum(self._id(word) is None for word in words) if count and self.stop_words else count
+    def is_unreadable(self, text: str, tokens: int) -> bool:
+        """Whether the table lacks at least half of a text's words, except stop words; ``tokens`` of them are read."""
+        words = self._words(text)
+        if len(words) < max(1, 2 * tokens):
+            return False
+        ids = list(map(self._id, words))
+        return 0 < ids.count(None) >= len(ids) - ids.count(None) - ids.count(-1)
 
     def forward(self, batch: TokenBatch) -> TokenEmbeddings:
         return batch.embeddings(self.embedding(batch.ids))

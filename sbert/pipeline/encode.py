@@ -24,7 +24,7 @@ from sbert.functional import directions, truncate
 from sbert.inputs.arguments import check_choice, check_count
 from sbert.inputs.devices import adapt_half_precision, default_batch_tokens, default_windows, inference_dtype
 from sbert.pipeline.batching import Distinct, Rows, plan, prefetch, unique, windows
-from sbert.pipeline.progress import UNKNOWN_LEAST, Report, check_finite, not_finite
+from sbert.pipeline.progress import Report, check_finite, not_finite
 from sbert.pipeline.quantization import check_coding, quantize
 from sbert.pipeline.run import MemoryLimit, RowsOfTensor, Runner, TextTooLargeError
 from sbert.pipeline.self_check import check, is_checked
@@ -221,7 +221,7 @@ class Encoding:
         try:
             with evaluating(self.model):
                 tokens = self.model.tokens(texts, self.prompt)
-                if tokens.truncated[0] or tokens.unknown >= UNKNOWN_LEAST:
+                if tokens.truncated[0] or tokens.unreadable[0]:
                     with self.report(1, show=False) as report:
                         report.record(tokens, _FIRST, _ONCE)
                         report.rows = 1
@@ -325,7 +325,7 @@ class Encoding:
 
         Args:
             given: The texts or pairs. Of a batch that is not left out, those whose output is known are computed again.
-            report: Records progress, truncated texts and unknown tokens.
+            report: Records progress, truncated texts and those that cannot be read.
             forward: The model, or some of its modules.
         """
 

@@ -21,8 +21,6 @@ _lock = Lock()
 _BAR_FROM = 2000
 # The rate in units per second, even below one.
 _BAR = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_noinv_fmt}{postfix}]"
-# Unknown tokens are reported above this share and from this number on: a rare symbol in a known language is normal.
-_UNKNOWN_SHARE, UNKNOWN_LEAST = 0.05, 3
 _UNKNOWN = "unknown tokens"
 
 
@@ -34,27 +32,27 @@ def progress_bar(show: bool | None, **options: Any) -> Any:
     return tqdm(disable=False if show else None, bar_format=_BAR, **options)
 
 
-def warn_of_unknown(unknown: int, known: int, warned: set[str], what: str = "sentences") -> None:
-    """Warn once per model if the share of unknown tokens is high.
+def warn_of_unreadable(unreadable: int, rows: int, warned: set[str], what: str) -> None:
+    """Warn once per model if it cannot read some texts.
 
     Args:
-        unknown: Number of unknown tokens.
-        known: Number of the other tokens, without special tokens and prompts.
+        unreadable: Number of texts that cannot be read.
+        rows: Number of texts.
         warned: Warnings that have been given about the model; updated.
         what: Name of the texts in the warning.
     """
-    share = unknown / max(1, unknown + known)
-    if unknown >= UNKNOWN_LEAST and share > _UNKNOWN_SHARE and _UNKNOWN not in warned:
+    if unreadable and _UNKNOWN not in warned:
         warned.add(_UNKNOWN)
         warn(
-            f"{_UNKNOWN}: {share:.0%} of the tokens of these {what} are not in the model's vocabulary, so the model"
-            " cannot tell them apart; use a model for that language"
+            f"{_UNKNOWN}: the model cannot read {unreadable} of {rows} {what}: at least half of their tokens are not in"
+            " its vocabulary, or single letters of an alphabet that it has no words of; it cannot tell them apart;"
+            " use a model for that language"
         )
 
 
 @dataclass
 class Report:
-    """A progress bar, and one warning each for truncated sentences and for unknown tokens.
+    """A progress bar, and one warning each for truncated sentences and for those that cannot be read.
 
     Args:
         total: Number of sentences, if known.
@@ -62,11 +60,10 @@ class Report:
         on_truncate: ``"warn"``, ``"ignore"`` or ``"error"``.
         limit: Longest input in tokens.
         what: Name of the rows in messages.
-        warned: Warnings that have been given about the model; None for no warning about unknown tokens.
+        warned: Warnings that have been given about the model; None for no warning about what it cannot read.
         rows: Number of sentences that are finished.
         truncated: Number of truncated sentences.
-        unknown: Number of unknown tokens.
-        known: Number of the other tokens, without special tokens and prompts.
+        unreadable: Number of sentences that cannot be read.
         beyond: Number of rows that left the range of a dtype, its name, and that of the dtype used for them.
     """
 
@@ -78,8 +75,7 @@ class Report:
     warned: set[str] | None = None
     rows: int = 0
     truncated: int = 0
-    unknown: int = 0
-    known: int = 0
+    unreadable: int = 0
     beyond: tuple[int, str, str] | None = None
 
     def __post_init__(self) -> None:
@@ -96,13 +92,12 @@ class Report:
     def add(self, other: Report) -> None:
         """Add what another report has counted, of other rows of the same call."""
         self.truncated += other.truncated
-        self.unknown += other.unknown
-        self.known += other.known
+        self.unreadable += other.unreadable
         if other.beyond:
             self.left_range(*other.beyond)
 
     def record(self, tokens: Tokens, first: Rows, counts: Rows) -> None:
-        """Count unknown tokens and truncated texts.
+        """Count truncated texts, and those that cannot be read.
 
         Args:
             tokens: The tokens of some different texts.
@@ -112,8 +107,7 @@ class Report:
         Raises:
             ValueError: If a text is truncated and ``on_truncate="error"``.
         """
-        self.unknown += tokens.unknown
-        self.known += tokens.known
+        self.unreadable += int(counts[tokens.unreadable].sum())
         if tokens.truncated.any():
             if self.on_truncate == "error":
                 raise ValueError(
@@ -158,8 +152,8 @@ class Report:
                 f"{count} of {max(self.rows, self.total or 0)} {self.what} left the range of {half} and were computed"
                 f" again in {full}; dtype={full!r} does so from the start"
             )
-        if kind is None and self.unknown and self.warned is not None:
-            warn_of_unknown(self.unknown, self.known, self.warned, self.what)
+        if kind is None and self.warned is not None:
+            warn_of_unreadable(self.unreadable, max(self.rows, self.total or 0), self.warned, self.what)
 
 
 def not_finite(vectors: Tensor) -> Rows:

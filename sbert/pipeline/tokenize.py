@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import chain
-from operator import methodcaller
 from typing import Any, TypeVar
 
 import numpy as np
@@ -39,11 +38,11 @@ class Tokens:
         truncated: Whether each text was truncated.
         prompt_tokens: Number of leading tokens of each text that belong to its prompt; None without prompts.
         types: Which text of its pair each token belongs to; None for single texts, and if the model does not use it.
-        unknown: Number of unknown tokens.
-        known: Number of the other tokens, without special tokens and prompts.
+        unreadable: Whether each text cannot be read: see ``TokenKinds``.
 
     Shape:
-        ids, types: (tokens,) int32. offsets: (texts + 1,) int64. truncated: (texts,) bool. prompt_tokens: (texts,).
+        ids, types: (tokens,) int32. offsets: (texts + 1,) int64. truncated, unreadable: (texts,) bool.
+        prompt_tokens: (texts,).
     """
 
     ids: npt.NDArray[np.int32]
@@ -51,8 +50,7 @@ class Tokens:
     truncated: npt.NDArray[np.bool_]
     prompt_tokens: npt.NDArray[np.int64] | None = None
     types: npt.NDArray[np.int32] | None = None
-    unknown: int = 0
-    known: int = 0
+    unreadable: npt.NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, bool))
 
     @classmethod
     def join(cls, parts: Sequence[Tokens]) -> Tokens:
@@ -62,8 +60,7 @@ class Tokens:
             np.cumsum([0, *(length for part in parts for length in part.lengths)]),
             np.concatenate([part.truncated for part in parts]),
             np.concatenate([np.zeros_like(p.lengths) if p.prompt_tokens is None else p.prompt_tokens for p in parts]),
-            unknown=sum(part.unknown for part in parts),
-            known=sum(part.known for part in parts),
+            unreadable=np.concatenate([part.unreadable for part in parts]),
         )
 
     @property
@@ -147,7 +144,7 @@ def tokenize(reader: ReadsText, texts: Sequence[str], prompt: str = "", max_leng
     """Tokenize texts and truncate those that exceed the ``max_seq_length`` of the reader.
 
     Of texts that are far longer, only a prefix is read, where that cannot change the tokens that remain; and never more
-    than ``most_characters``. Unknown tokens are counted in what is read.
+    than ``most_characters``.
 
     Args:
         reader: First module of an encoder.
@@ -162,12 +159,10 @@ def tokenize(reader: ReadsText, texts: Sequence[str], prompt: str = "", max_leng
     prompt_tokens = prompt_length(reader, prompt) if prompt else None
     whole, prompt = prompt, _cut_prompt(prompt, limit)
     rows: list[list[int]] = []
-    truncated, unknown, known = np.zeros(len(texts), bool), 0, 0
+    truncated = np.zeros(len(texts), bool)
     for first, group in groups(texts, lambda text: len(prompt) + len(text)):
         read = [_cut(prompt + text, most, left) for text in group]
         own = reader.tokenize(read) if limit is None else tokenize_prefixes(reader, read, limit)
-        counts = count_unknown(reader, read, own, prompt_tokens)
-        unknown, known = unknown + counts[0], known + counts[1]
         for row, (ids, text) in enumerate(zip(own, group, strict=True)):
             if limit is not None and len(ids) > limit:
                 own[row], truncated[first + row] = _truncate(ids, limit, reader), True
@@ -179,7 +174,8 @@ def tokenize(reader: ReadsText, texts: Sequence[str], prompt: str = "", max_leng
     if size is not None and flat.max(initial=0) >= size:
         raise _without_vector(flat, size, "id", offsets, texts)
     prompts = None if prompt_tokens is None else np.full(len(rows), prompt_tokens)
-    return Tokens(flat, offsets, truncated, prompts, unknown=unknown, known=known)
+    tokens = Tokens(flat, offsets, truncated, prompts)
+    return replace(tokens, unreadable=find_unreadable(reader, texts, tokens))
 
 
 def tokenize_prefixes(reader: ReadsText, texts: Sequence[str], limit: int) -> list[list[int]]:
@@ -212,25 +208,27 @@ def tokenize_prefixes(reader: ReadsText, texts: Sequence[str], limit: int) -> li
     return rows
 
 
-def count_unknown(
-    reader: Any, texts: list[str], rows: list[list[int]], prompt_tokens: int | None = None
-) -> tuple[int, int]:
-    """Number of unknown tokens of texts, and of the others, without special tokens and prompts.
+def find_unreadable(reader: Any, texts: Sequence[str] | Sequence[Pair], tokens: Tokens) -> npt.NDArray[np.bool_]:
+    """Whether each text, or a text of each pair, cannot be read: see ``TokenKinds``. Prompts do not count.
 
     Args:
-        reader: First module of an encoder.
-        texts: The texts, including the prompt.
-        rows: Their token ids.
-        prompt_tokens: Number of leading tokens of each row that belong to the prompt or are special.
+        reader: First module of an encoder, or the tokenizer of pairs.
+        texts: The texts or pairs, without the prompt; or the documents whose windows they are.
+        tokens: Their tokens.
     """
-    leading, trailing = reader.special_tokens
-    around = trailing + (leading if prompt_tokens is None else prompt_tokens)
-    tokens = max(0, sum(map(len, rows)) - around * len(rows))
-    if hasattr(reader, "count_left_out"):
-        return reader.count_left_out(texts, rows), tokens
-    number = getattr(reader, "unknown_id", None)
-    unknown = 0 if number is None else sum(map(methodcaller("count", number), rows))
-    return unknown, max(0, tokens - unknown)
+    rows, lengths = len(tokens.lengths), tokens.lengths
+    prompts: Any = 0 if tokens.prompt_tokens is None else tokens.prompt_tokens
+    if hasattr(reader, "is_unreadable"):
+        return np.fromiter(map(reader.is_unreadable, texts, lengths - prompts), bool, rows)
+    kinds = getattr(reader, "token_kinds", None)
+    is_ascii = all(text.isascii() if isinstance(text, str) else all(map(str.isascii, text)) for text in texts)
+    if kinds is None or (is_ascii and kinds.unknown_id not in tokens.ids):
+        return np.zeros(rows, bool)
+    owners = np.repeat(np.arange(rows), lengths)  # (tokens,)
+    own = np.arange(len(owners)) >= np.repeat(tokens.offsets[:-1] + prompts, lengths)
+    owners, parts = (owners, 1) if tokens.types is None else (2 * owners + tokens.types, 2)
+    result = kinds.find_unreadable(tokens.ids[own], owners[own], parts * rows)
+    return result.reshape(rows, parts).any(1)  # type: ignore[no-any-return]
 
 
 def _truncate(row: list[int], limit: int, reader: ReadsText) -> list[int]:
@@ -276,8 +274,8 @@ def tokenize_pairs(
         if values is not None and size is not None and values.max(initial=0) >= size:
             raise _without_vector(values, size, what, offsets, pairs)
     truncated = np.fromiter((truncated for _, _, truncated in read), bool, len(read))
-    unknown, known = count_unknown(reader, [], rows)
-    return Tokens(ids, offsets, truncated, types=kinds, unknown=unknown, known=known)
+    tokens = Tokens(ids, offsets, truncated, types=kinds)
+    return replace(tokens, unreadable=find_unreadable(reader, pairs, tokens))
 
 
 def _flat(rows: list[list[int]]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:

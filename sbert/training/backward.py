@@ -21,7 +21,7 @@ from sbert.inputs.devices import default_batch_tokens
 from sbert.inputs.prompts import column_prompts
 from sbert.losses.signature import Signature
 from sbert.pipeline.batching import plan
-from sbert.pipeline.progress import warn_of_unknown
+from sbert.pipeline.progress import warn_of_unreadable
 from sbert.pipeline.tokenize import Tokens
 
 
@@ -92,8 +92,7 @@ class TrainingBatch:
         rows = texts[ranks.rank :: ranks.world] or texts[:1]
         heads = list(zip(prompts, max_lengths or [None] * len(prompts), strict=True))
         tokens, positions = _tokenize(model, rows, heads, deduplicate)
-        if tokens.unknown:
-            warn_of_unknown(tokens.unknown, tokens.known, model._warned, "training texts")
+        warn_of_unreadable(int(tokens.unreadable.sum()), len(tokens.unreadable), model._warned, "training texts")
         extras: dict[str, Any] = dict(row_data)
         if labels is not None:
             extras["labels"] = labels

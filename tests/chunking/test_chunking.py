@@ -163,7 +163,7 @@ def test_a_tokenizer_in_python_is_refused() -> None:
 
     reader = model()[0]
     reader.tokenizer = Slow()
-    assert (reader.special_tokens, reader.unknown_id, reader.border) == ((1, 0), 1, None)
+    assert (reader.special_tokens, reader.tokenizer_copy().unknown_id, reader.border) == ((1, 0), 1, None)
     with pytest.raises(ValueError, match=r"Slow does not give the positions .* tokenizer\.json"):
         reader.locate(["a"])
 

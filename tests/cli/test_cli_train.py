@@ -367,7 +367,8 @@ def test_evaluators_of_all_kinds(folder: Path, run: Run) -> None:
         "qrels.tsv": "query_id\tdoc_id\tgrade\nq1\td1\t1\n",
     }.items():
         Path("beir", name).write_text(text, encoding="utf-8")
-    hub(Path("nano").absolute(), "NanoBoats")
+    queries = [{"_id": "q1", "text": "one"}, {"_id": "q2", "text": "two"}]  # The model does not know "?".
+    hub(Path("nano").absolute(), "NanoBoats", queries=queries)
     sts, nli = f"{folder}/sts.tsv", f"{folder}/nli.tsv"
     evaluators: dict[str, dict[str, Any]] = {
         "sts": {"file": sts, "columns": "a,b", "label": "y"},

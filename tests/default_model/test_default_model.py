@@ -127,6 +127,13 @@ def test_its_tokenizer_differs_from_that_of_bert_uncased_in_its_vocabulary_alone
     assert "jina-v2-en" in (FOLDER / "README.md").read_text(encoding="utf-8")
 
 
+def test_letters_of_other_scripts_are_unknown(own: SentenceEncoder) -> None:
+    vocabulary = own.tokenizer.get_vocab()
+    assert not any(map(imitation.of_other_script, vocabulary))
+    assert {"α", "##α", "π", "μm", "ø", "²", "€", "→"} <= set(vocabulary)  # Of science, prices, names.
+    assert len(vocabulary) == load_file(FOLDER / "model.safetensors")["embeddings.word_embeddings.weight"].shape[0]
+
+
 @pytest.mark.slow  # Only a whole test set shows that a figure of the card is that of the model.
 def test_figures(own: SentenceEncoder, data: Path) -> None:
     header, row, *_ = read_card()
@@ -201,6 +208,21 @@ def test_the_loss_compares_vectors_similarities_and_ranks() -> None:
     torch.testing.assert_close(plain, torch.tensor(1 - cosine + 30 * apart))
     torch.testing.assert_close(ranked - plain, torch.tensor(2 * divergence))
     assert imitation.Imitation(30, 2)(teacher, teacher) == pytest.approx(0, abs=1e-6)
+
+
+def test_leaving_out_letters_changes_no_other_vector() -> None:
+    others = [*"пяאあカ猫क", "##и", "##ο", "ο"]
+    tokenizer = small.wrapped(small.wordpiece([*others, "α", "##α", "μm", "ø"]), 64)
+    pieces = len(tokenizer)
+    student = imitation.make_student(tokenizer, 1, 16, 32, 64, 0, np.random.default_rng(0).normal(size=(pieces, 16)))
+    english = ["a small boat", "seven green hills α μm ø", ""]
+    expected = student.encode(english)
+    assert student.tokenizer.unk_token_id not in student.tokens(["пи"]).ids
+    smaller = imitation.without_other_scripts(student)
+    assert set(tokenizer.get_vocab()) - set(smaller.tokenizer.get_vocab()) >= set(others)
+    assert {"α", "##α", "μm", "ø"} <= set(smaller.tokenizer.get_vocab())
+    assert smaller.encode(english).tobytes() == expected.tobytes()
+    assert smaller.tokenizer.unk_token_id in smaller.tokens(["пи"]).ids
 
 
 def test_its_card_shows_a_program_that_runs(training: ModuleType) -> None:

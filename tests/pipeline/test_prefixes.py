@@ -220,5 +220,5 @@ def test_texts_are_read_in_groups(reader: Reader, monkeypatch: pytest.MonkeyPatc
     finally:
         reader.tokenize = rust
     assert len(sizes) > 10
-    for name in ("ids", "offsets", "truncated", "prompt_tokens", "unknown", "known"):
+    for name in ("ids", "offsets", "truncated", "prompt_tokens", "unreadable"):
         np.testing.assert_array_equal(getattr(read, name), getattr(whole, name))

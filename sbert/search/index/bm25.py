@@ -301,13 +301,12 @@ def _pairs(match: re.Match[str]) -> str:
     return f" {' '.join(run[start : start + 2] for start in range(max(1, len(run) - 1)))} "
 
 
-# The languages of stemmers by their codes in cards of models.
-_CODES = dict(
-    pair.split(":")
-    for pair in "ar:arabic ca:catalan da:danish de:german el:greek en:english es:spanish et:estonian eu:basque"
-    " fi:finnish fr:french ga:irish hi:hindi hu:hungarian hy:armenian id:indonesian it:italian lt:lithuanian ne:nepali"
-    " nl:dutch no:norwegian pt:portuguese ro:romanian ru:russian sr:serbian sv:swedish ta:tamil tr:turkish".split()
-)
+# The languages of stemmers, each behind its code in cards of models.
+_CODES = (
+    "ar arabic ca catalan da danish de german el greek en english es spanish et estonian eu basque fi finnish fr french"
+    " ga irish hi hindi hu hungarian hy armenian id indonesian it italian lt lithuanian ne nepali nl dutch no norwegian"
+    " pt portuguese ro romanian ru russian sr serbian sv swedish ta tamil tr turkish"
+).split()
 
 
 def choose_language(language: str | None, model: Any) -> str | None:
@@ -317,14 +316,20 @@ def choose_language(language: str | None, model: Any) -> str | None:
         language: The caller's; ``"auto"`` for that of the model, if BM25 knows it and what it needs is installed.
         model: The encoder; None without one.
 
+    Raises:
+        ImportError: As of ``BM25``.
+        ValueError: As of ``BM25``.
+
     Example:
         >>> choose_language("auto", SentenceEncoder()), choose_language(None, SentenceEncoder())
         ('english', None)
     """
     if language != "auto":
+        terms_of((), language)
         return language
     with suppress(ImportError, ValueError):
-        name = _CODES.get((getattr(model, "language", None) or "").partition("-")[0])
+        codes = dict(zip(_CODES[::2], _CODES[1::2], strict=True))
+        name = codes.get((getattr(model, "language", None) or "").partition("-")[0])
         terms_of((), name)
         return name
     return None

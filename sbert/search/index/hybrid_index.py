@@ -17,7 +17,7 @@ from sbert.functional import Float32
 from sbert.inputs.arguments import check_choice, check_count, check_model, known_arguments
 from sbert.inputs.prompts import with_role_prompt
 from sbert.inputs.texts import rows_of
-from sbert.search.index.bm25 import BM25, choose_language
+from sbert.search.index.bm25 import choose_language
 from sbert.search.index.documents import DocumentRecord, Documents, as_json, checksum, metadata_json
 from sbert.search.index.files import Id, Positions
 from sbert.search.index.filters import Where, parse_where
@@ -69,7 +69,6 @@ class HybridIndex:
     ) -> None:
         check_model("model", model, "the folder")
         settings = {"language": choose_language(language, model), **_settings(model)}
-        BM25(language=settings["language"])
         self.model: SentenceEncoder = model
         self._lock = Lock()
         counts = dict.fromkeys(("change", "removals", "documents", "passages", "checksum", "next_row", "next_id"), 0)
