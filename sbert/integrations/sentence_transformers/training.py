@@ -160,8 +160,9 @@ class SentenceTransformerTrainer:
         super().__init_subclass__()
         for name in sorted({*dir(import_from("Trainer")), *_OF_TRAINERS} & {*vars(cls)} - {"train"}):
             if not name.startswith("__"):
-                instead = _OF_TRAINERS.get(name, _OTHERS)
-                raise TypeError(f"{cls.__name__}.{name} would never be called here; instead: {instead}")
+                raise TypeError(
+                    f"{cls.__name__}.{name} is never called here; instead: {_OF_TRAINERS.get(name, _OTHERS)}"
+                )
 
     def __init__(
         self,
@@ -218,8 +219,9 @@ class SentenceTransformerTrainer:
         """Train, and return the number of steps, the last loss and the history."""
         trainer = self.trainer()
         if not isinstance(resume_from_checkpoint, bool | None):
-            given = f"resume_from_checkpoint={resume_from_checkpoint!r}"
-            raise ValueError(f"{given}: training resumes from the newest checkpoint of output_dir; pass True")
+            raise ValueError(
+                f"resume_from_checkpoint={resume_from_checkpoint!r}: pass True for the newest in output_dir"
+            )
         if self.args.eval_strategy == "no":
             trainer.evaluator = None
         history = trainer.fit(
