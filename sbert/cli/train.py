@@ -127,7 +127,7 @@ def train(settings: Settings, resume: bool = False, *, dry_run: bool = False, qu
     """
     _keep_freed_memory()  # Before torch takes any.
     config = build.make_config(settings)
-    from sbert.training.run.checkpoint import newest
+    from sbert.training.run.checkpoint import lock_output, newest
 
     output = Path(settings["output"])
     if (last := newest(output / "checkpoints")) is not None and not resume and not dry_run:
@@ -140,11 +140,11 @@ def train(settings: Settings, resume: bool = False, *, dry_run: bool = False, qu
         for line in _plan(trainer, rows):
             print(line, flush=True)
         return
-    if is_first:
-        output.mkdir(parents=True, exist_ok=True)
-        write_text(output / STORED, json.dumps(settings, indent=2, ensure_ascii=False) + "\n")
     try:
-        history = trainer.fit(resume=resume, show_progress_bar=None if verbose else False)
+        with lock_output(output if is_first else None):
+            if is_first:
+                write_text(output / STORED, json.dumps(settings, indent=2, ensure_ascii=False) + "\n")
+            history = trainer.fit(resume=resume, show_progress_bar=None if verbose else False)
     except KeyboardInterrupt:
         if (last := newest(output / "checkpoints")) is None:
             raise KeyboardInterrupt("there is no checkpoint yet; set a lower training.checkpoint_every") from None

@@ -17,7 +17,9 @@ frames of pandas, polars and Arrow are taken as they are.
 
 The output folder then contains ``final`` (a model), the newest ``checkpoints``, and ``history.jsonl``, which
 ``sbert.visualization.training_curves`` draws. ``fit(resume=True)`` continues from the last checkpoint, if there is one;
-on a CPU, a run that is stopped and resumed ends with the same weights, bit by bit.
+on a CPU, a run that is stopped and resumed ends with the same weights, bit by bit. Checkpoints have checksums: one that
+is damaged is named in a warning and renamed, and the run continues from the one before it. While a run writes to an
+output folder, no other run can.
 
 With ``evaluator=``, a function from a model to a figure or to a dict of figures such as
 ``sbert.evaluation.SimilarityEvaluator``, the best model is saved in ``best``; ``TrainingConfig(metric=…)`` chooses it

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,6 +22,7 @@ from sbert.training.rows import Rows
 from sbert.training.rows.batches import Batches, Dataset, check_column_settings
 from sbert.training.rows.table import Batch
 from sbert.training.run import Run, preserve_random_state
+from sbert.training.run.checkpoint import lock_output
 from sbert.training.run.weights import prepare_model
 
 if TYPE_CHECKING:
@@ -179,15 +181,17 @@ class Trainer:
 
         Args:
             resume: Whether to continue from the newest checkpoint in the output folder, if there is one. On a CPU the
-                weights are then bit-identical to those of an uninterrupted run.
+                weights are then bit-identical to those of an uninterrupted run. A damaged checkpoint is named in a
+                warning and renamed, and the next older one is used.
             show_progress_bar: Whether to show a progress bar; by default only on a terminal or in a notebook.
 
         Raises:
             FloatingPointError: If the loss or a gradient is not finite; the message names the step, the rows and the
                 last good checkpoint.
             OSError: If a checkpoint cannot be written; the message names the last good one.
-            RuntimeError: If another process hangs or has ended.
-            ValueError: If the checkpoint belongs to a different training, or there is one and ``resume`` is false.
+            RuntimeError: If another process hangs or has ended, or trains in the same output folder.
+            ValueError: If the checkpoint belongs to a different training, or there is one and ``resume`` is false; or
+                all checkpoints are damaged.
 
         Example:
             >>> from sbert.losses import CosineSimilarityLoss
@@ -200,7 +204,9 @@ class Trainer:
         ranks = Ranks.join(model.device.type, config.timeout)
         if ranks.world > 1:
             ranks.place(model)
-        with preserve_random_state(model.device), prepare_model(model, self.batches.losses, config) as weights:
+        with preserve_random_state(model.device), ExitStack() as stack:
+            ranks.run_on_main(lambda: stack.enter_context(lock_output(config.output)))
+            weights = stack.enter_context(prepare_model(model, self.batches.losses, config))
             callbacks = self.evaluator, self.callbacks
             return Run(weights, self.batches, config, *callbacks, ranks, resume, show_progress_bar).train()
 

@@ -6,6 +6,7 @@ import json
 import re
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from sbert.cli.train_settings import STORED, gather
 from sbert.data import read_rows
 from sbert.evaluation import LabelEvaluator, SimilarityEvaluator
 from sbert.training import Signature
+from sbert.training.run.checkpoint import lock_output
 from tests import small
 from tests.cli.conftest import Run
 from tests.data.test_datasets import hub
@@ -485,6 +487,16 @@ def test_a_run_that_was_cut_off_goes_on(
     assert capsys.readouterr() == ("", "")
     assert same(load(tmp_path / "cut" / "final"), load(tmp_path / "whole" / "final"))
     assert log(tmp_path / "cut") == log(tmp_path / "whole")
+
+
+def test_a_run_into_the_output_of_another_changes_nothing(run: Run) -> None:
+    assert run(f"{COSINE} --steps 1 --output out")[0] == 0
+    before = Path("out", STORED).read_bytes()
+    with ThreadPoolExecutor(1) as pool, lock_output("out"):
+        code, _, errors = pool.submit(run, f"{COSINE} --steps 1 --output out --resume --seed 1").result()
+    assert code == 2
+    assert "out is the output folder of a training that runs in process" in errors
+    assert Path("out", STORED).read_bytes() == before
 
 
 def test_interrupted_before_the_first_checkpoint(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

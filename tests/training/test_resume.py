@@ -7,8 +7,10 @@ import json
 import os
 import random
 import resource
+import shutil
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +20,10 @@ import torch
 
 from sbert import Pooling, SentenceEncoder
 from sbert.losses import CosineSimilarityLoss, SoftmaxLoss, TripletLoss
-from sbert.training import AveragedWeights, EarlyStopping
+from sbert.storage.files import checksum
+from sbert.training import AveragedWeights, Callback, EarlyStopping, Progress
 from sbert.training.run import checkpoint
+from sbert.training.run.checkpoint import lock_output
 from tests import small
 from tests.backends.test_packed import transformer
 from tests.training.helpers import Kill, fit, load, pairs, regression, run_in_child, tiny, triples, weights
@@ -150,6 +154,124 @@ def test_a_checkpoint_of_other_training_is_refused(tmp_path: Path) -> None:
         fit(model, pairs(16), regression, resume=True, **settings)
     with pytest.raises(ValueError, match="has no output"):
         fit(model, pairs(16), regression, resume=True)
+
+
+QUICKLY: dict[str, Any] = {"steps": 6, "batch_size": 4, "learning_rate": 1e-3, "checkpoint_every": 2, "keep": 3}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The output of a run, without its last checkpoint: 2 and 4 of 6 steps are left."""
+    output = tmp_path_factory.mktemp("finished")
+    fit(tiny(), pairs(24), regression, output=output, **QUICKLY)
+    shutil.rmtree(output / "checkpoints" / "step-00000006")
+    return output
+
+
+def change_state(path: Path, **values: Any) -> None:
+    """Change values of a checkpoint's state, as its writer would: with the checksum."""
+    state, checksums = path / "training/state.json", path / "training/checksums.json"
+    state.write_text(json.dumps({**json.loads(state.read_text()), **values}))
+    listed = json.loads(checksums.read_text())
+    checksums.write_text(json.dumps({**listed, "training/state.json": checksum(state)}))
+
+
+def flip(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 4
+    file.write_bytes(content)
+
+
+def copy_beyond(path: Path) -> None:
+    shutil.copytree(path, path.with_name("step-00000099"))
+    change_state(path.with_name("step-00000099"), step=99)
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda path: change_state(path, step=99), "gives step=99, where 4 is expected, of 6"),
+        (lambda path: change_state(path, step=-4), "gives step=-4, where 4"),
+        (lambda path: change_state(path, step="4"), "gives step='4', where 4 is expected"),
+        (copy_beyond, "gives step=99, where 99 is expected, of 6"),
+        (lambda path: path.with_name("step-00000005").mkdir(), "step-00000005/training/checksums.json cannot be read"),
+        (lambda path: (path / "training/state.json").write_text('{"optimizer": []}'), "its checksum differs"),
+        (lambda path: (path / "training/state.json").unlink(), "state.json cannot be read as part of a checkpoint"),
+        (lambda path: (path / "training/checksums.json").write_text("{}"), "its checksum differs"),
+        (lambda path: flip(path / "training/checksums.json"), "cannot be read"),
+        *((lambda path, file=file: flip(path / file), f"{file} cannot be read as it was written") for file in (
+            "training/state.json", "training/state.safetensors", "model.safetensors"
+        )),
+    ],
+)  # fmt: skip
+def test_of_damaged_checkpoints_the_next_older_is_used(damage: Any, words: str, finished: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    shutil.copytree(finished, output)
+    damage(output / "checkpoints" / "step-00000004")
+    settings = {**QUICKLY, "output": output}
+    with pytest.warns(UserWarning, match="training goes on from .*, and what is damaged was renamed") as caught:
+        history = fit(model := tiny(), pairs(24), regression, resume=True, **settings)
+    assert len(caught) == 1
+    assert words in str(caught[0].message)
+    assert history[-1]["step"] == 6
+    assert torch.equal(weights(model), weights(load(finished / "final"))), "as if it had not been interrupted"
+    names = sorted(path.name for path in (output / "checkpoints").iterdir())
+    assert [name for name in names if "damaged" not in name] == [f"step-0000000{step}" for step in (2, 4, 6)]
+    assert sum("damaged" in name for name in names) == 1
+    fit(tiny(), pairs(24), regression, resume=True, **settings)  # Without a warning.
+
+
+def test_without_a_good_checkpoint_nothing_is_trained(finished: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    shutil.copytree(finished, output)
+    for path in (output / "checkpoints").iterdir():
+        flip(path / "training" / "state.safetensors")
+    with pytest.raises(ValueError, match=r"4/.* differs; .*2/.* differs: no checkpoint in .* pass another output, or"):
+        fit(tiny(), pairs(24), regression, resume=True, **QUICKLY, output=output)
+    assert sorted(path.name for path in (output / "checkpoints").iterdir()) == ["step-00000002", "step-00000004"]
+
+
+class Wait(Callback):
+    """Says that it has begun, and waits for a word at the third step."""
+
+    def __init__(self, begun: int, go_on: int) -> None:
+        self.begun, self.go_on = begun, go_on
+
+    def on_step(self, progress: Progress) -> None:
+        if progress.step == 3:
+            os.write(self.begun, b"x")
+            os.read(self.go_on, 1)
+
+
+@pytest.mark.parametrize("is_killed", [False, True], ids=["ended", "killed"])
+def test_of_two_trainings_in_one_folder_the_second_is_refused(is_killed: bool, finished: Path, tmp_path: Path) -> None:
+    settings = {**QUICKLY, "output": tmp_path / "out"}
+    (has_begun, begun), (may_go_on, go_on) = os.pipe(), os.pipe()
+    child = os.fork()
+    if not child:
+        fit(tiny(), pairs(24), regression, callbacks=[Wait(begun, may_go_on)], **settings)
+        os._exit(0)
+    os.read(has_begun, 1)
+    for resume in (False, True):
+        with pytest.raises(
+            RuntimeError, match=f"out is the output folder of a training .* process {child} on .*; wait"
+        ):
+            fit(tiny(), pairs(24), regression, resume=resume, **settings)
+    os.kill(child, signal.SIGKILL) if is_killed else os.write(go_on, b"x")
+    assert os.waitpid(child, 0)[1] == (signal.SIGKILL if is_killed else 0)
+    assert (tmp_path / "out" / "training.lock").exists() == is_killed
+    history = fit(tiny(), pairs(24), regression, resume=True, **settings)
+    assert [entry["step"] for entry in history] == [6]
+    assert torch.equal(weights(load(tmp_path / "out" / "final")), weights(load(finished / "final")))
+    assert not (tmp_path / "out" / "training.lock").exists()
+
+
+def test_a_thread_that_trains_in_the_folder_of_another_is_refused(tmp_path: Path) -> None:
+    with lock_output(tmp_path / "out"), lock_output(tmp_path / "out"), ThreadPoolExecutor(1) as pool:
+        other = pool.submit(fit, tiny(), pairs(8), regression, output=tmp_path / "out")
+        with pytest.raises(RuntimeError, match=f"process {os.getpid()} on"):
+            other.result()
+    assert not (tmp_path / "out").exists(), "nothing was written"
 
 
 def test_other_callbacks_and_settings_of_losses_are_refused(tmp_path: Path) -> None:

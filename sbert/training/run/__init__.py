@@ -109,7 +109,10 @@ class Run:
         if path is not None and not self.resume:
             raise ValueError(f"{path} exists already; pass resume=True to continue, or another output")
         self.setup = checkpoint.describe_setup(self.weights, self.batches, self.config, self.callbacks)
-        return (state, {}) if path is None else checkpoint.restore(path, self.setup, self.weights)
+        about = self.output / "checkpoints", self.setup, self.total, self.weights
+        saved, tensors, damaged = self.ranks.together(partial(checkpoint.restore, *about))
+        self.ranks.run_on_main(partial(checkpoint.set_aside, damaged))
+        return {**state, **saved}, tensors
 
     def _distribute(self) -> list[nn.Parameter]:
         """Make all ranks equal and shard the weights, or return the parameters in the order in which they are summed.

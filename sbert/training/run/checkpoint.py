@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import platform
 import re
+import secrets
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
@@ -17,8 +21,8 @@ from torch import Tensor, nn
 from sbert.inputs.arguments import warn
 from sbert.saving.format import check_replaceable, find_foreign_file
 from sbert.storage.atomic import remove, remove_left, replacing
-from sbert.storage.files import UnreadableError, check_file, read_object, reading, write_json
-from sbert.storage.folders import read_whole
+from sbert.storage.files import UnreadableError, check_file, checksum, inside, read_object, reading, write_json
+from sbert.storage.folders import read_whole, try_lock
 from sbert.training.callbacks import Callback, select_stateful
 from sbert.training.config import TrainingConfig
 from sbert.training.rows.batches import Batches
@@ -31,11 +35,45 @@ _FREE = {
     *("output", "keep", "log_every", "checkpoint_every", "evaluate_every", "evaluate_first", "metric", "minimize"),
     *("timeout", "freeze", "prompts"),
 }
+Restored = tuple[dict[str, Any], dict[str, Tensor], dict[Path, str]]  # A state, its tensors, and what is damaged.
 _NAME = re.compile(r"step-\d+")
 _HALF = re.compile(r"\.(step-\d+)\.")
-_TENSORS, _STATE = _FILES = "training/state.safetensors", "training/state.json"
+_FILES = "training/state.safetensors", "training/state.json", "training/checksums.json"
+_TENSORS, _STATE, _CHECKSUMS = _FILES  # The last has the checksums of all other files of the checkpoint.
 _check = partial(check_replaceable, also=_FILES)
-_REMEDY = "use an older checkpoint, or another output folder"
+_holders: dict[Path, tuple[int, int]] = {}  # By output folder: the process and the thread that write to it.
+
+
+@contextmanager
+def lock_output(output: str | os.PathLike[str] | None) -> Iterator[None]:
+    """Keep other trainings out of an output folder; the thread that does may enter again. The lock ends with a process.
+
+    Raises:
+        RuntimeError: If there is another training; the message names its process.
+    """
+    path, own = None if output is None else Path(output).resolve(), (os.getpid(), threading.get_ident())
+    if path is None or _holders.get(path) == own:
+        yield
+        return
+    path.mkdir(parents=True, exist_ok=True)
+    file = path / "training.lock"
+    file.touch()
+    with try_lock(file) as held:
+        if held is False:
+            who = "another process"
+            with suppress(OSError):  # If that ends just now.
+                who = file.read_text(encoding="utf-8") or who
+            given = f"{output} is the output folder of a training that runs in {who}"
+            raise RuntimeError(f"{given}; wait until that ends, or pass another output")
+        file.write_text(f"process {own[0]} on {platform.node()}", encoding="utf-8")
+        _holders[path] = own
+        try:
+            yield
+        finally:
+            del _holders[path]
+            file.unlink(missing_ok=True)
+            with suppress(OSError):  # It stays unless it is empty, as after an error before the first file.
+                path.rmdir()
 
 
 def newest(folder: Path) -> Path | None:
@@ -80,6 +118,8 @@ def write(path: Path, model: Any, tensors: Mapping[str, Tensor], state: dict[str
         (work / "training").mkdir()
         save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, work / _TENSORS)
         write_json(work / _STATE, state)
+        files = sorted(file for file in work.rglob("*") if file.is_file())
+        write_json(work / _CHECKSUMS, {file.relative_to(work).as_posix(): checksum(file) for file in files})
     for name in {match[1] for half in path.parent.glob(".step-*") if (match := _HALF.match(half.name))}:
         remove_left(path.parent / name, _check)
     for old in _checkpoints(path.parent)[:-keep]:
@@ -94,17 +134,22 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The tensors and the state of a checkpoint.
 
     Raises:
-        ValueError: If a file is damaged; the message names it.
+        UnreadableError: If it is damaged; the message names the file.
     """
     from safetensors.torch import load_file
 
-    def both() -> tuple[dict[str, Tensor], dict[str, Any]]:
-        state = read_object(path / _STATE)
+    def read_all() -> tuple[dict[str, Tensor], dict[str, Any]]:
+        checksums = read_object(path / _CHECKSUMS)
+        for name in [_STATE, _TENSORS, *checksums]:
+            file = inside(path, name, path / _CHECKSUMS)
+            with reading(file, "part of a checkpoint"):
+                check_file(file)
+                if checksum(file) != checksums.get(name):
+                    raise UnreadableError(file, "cannot be read as it was written: its checksum differs")
         with reading(path / _TENSORS, "safetensors"):
-            check_file(path / _TENSORS)
-            return dict(load_file(path / _TENSORS)), state
+            return dict(load_file(path / _TENSORS)), read_object(path / _STATE)
 
-    return read_whole(path, both)
+    return read_whole(path, read_all)
 
 
 def check_same(path: Path, what: str, saved: Any, expected: Any) -> None:
@@ -115,26 +160,57 @@ def check_same(path: Path, what: str, saved: Any, expected: Any) -> None:
         name = next(key for key in {**expected, **saved} if saved.get(key) != expected.get(key))
         what, saved, expected = f"{what} {name}", saved.get(name), expected.get(name)
     reason = f"belongs to a different training: {what} was {saved!r}, but is now {expected!r}"
-    raise UnreadableError(path, reason, _REMEDY)
+    raise ValueError(f"{path} {reason}; use an older checkpoint, or another output folder")
 
 
-def restore(path: Path, setup: Mapping[str, Any], weights: Weights) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Set the weights to those of a checkpoint; return its state and tensors.
+def restore(folder: Path, setup: Mapping[str, Any], total: int, weights: Weights) -> Restored:
+    """Set the weights to those of the newest checkpoint that is not damaged.
+
+    Args:
+        folder: The folder of the checkpoints.
+        setup: What must be as it was, of ``describe_setup``.
+        total: Number of steps of the run.
+        weights: The weights.
+
+    Returns:
+        Its state and tensors, which are empty if there is none; and the damaged checkpoints, each with the reason.
 
     Raises:
-        ValueError: If the checkpoint belongs to a different training.
+        ValueError: If the checkpoint belongs to a different training, or all are damaged.
     """
-    tensors, state = read(path)
-    for what, expected in setup.items():
-        check_same(path, what, state.get(what), expected)
-    present = weights.select_changing()
-    saved = {name: value for name, value in tensors.items() if name.startswith(("model.", "loss."))}
-    shapes = [{name: list(value.shape) for name, value in each.items()} for each in (saved, present)]
-    check_same(path, "weight", *shapes)
-    with torch.no_grad():
-        for name, value in present.items():
-            value.copy_(saved[name])
-    return state, tensors
+    damaged: dict[Path, str] = {}
+    for path in reversed(_checkpoints(folder)):
+        try:
+            tensors, state = read(path)
+            for what, expected in setup.items():
+                check_same(path, what, state.get(what), expected)
+            if state.get("step") != (step := int(path.name.removeprefix("step-"))) or not 0 < step <= total:
+                reason = f"gives step={state.get('step')!r}, where {step} is expected, of {total}"
+                raise UnreadableError(path / _STATE, reason)
+        except UnreadableError as error:
+            damaged[path] = str(error).rpartition("; ")[0]
+            continue
+        present = weights.select_changing()
+        saved = {name: value for name, value in tensors.items() if name.startswith(("model.", "loss."))}
+        shapes = [{name: list(value.shape) for name, value in each.items()} for each in (saved, present)]
+        check_same(path, "weight", *shapes)
+        with torch.no_grad():
+            for name, value in present.items():
+                value.copy_(saved[name])
+        return state, tensors, damaged
+    if damaged:
+        remedy = "pass another output, or delete them, to begin anew"
+        raise ValueError(f"{'; '.join(damaged.values())}: no checkpoint in {folder} can be read; {remedy}")
+    return {}, {}, {}
+
+
+def set_aside(damaged: Mapping[Path, str]) -> None:
+    """Rename damaged checkpoints, so that they neither count as checkpoints nor are replaced; warn of them."""
+    for path in damaged:
+        path.rename(path.with_name(f"{path.name}.damaged-{secrets.token_hex(4)}"))
+    if damaged:
+        after = f"training goes on from {newest(path.parent)}, and what is damaged was renamed to step-….damaged-…"
+        warn(f"{'; '.join(damaged.values())}: {after}")
 
 
 @contextmanager
@@ -152,7 +228,6 @@ def explain_failure(output: Path, name: str) -> Iterator[None]:
 def write_class_names(output: Path, batches: Batches) -> None:
     """Write the file ``labels.json``, if the labels of a data set are words."""
     if names := {name: each.rows.class_names for name, each in batches.datasets.items() if each.rows.class_names}:
-        output.mkdir(parents=True, exist_ok=True)
         write_json(output / "labels.json", names)
 
 

@@ -110,7 +110,6 @@ class Log:
 def _reopen(path: Path, start: int) -> list[dict[str, Any]]:
     """The entries of a history up to a step; the file then ends with them."""
     history: list[dict[str, Any]] = []
-    path.parent.mkdir(parents=True, exist_ok=True)
     for line in path.read_text(encoding="utf-8").splitlines() if start and path.exists() else ():
         try:
             entry = json.loads(line)
