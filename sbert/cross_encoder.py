@@ -18,13 +18,13 @@ from sbert.backends.padded import Padded, accepts, vocab_size
 from sbert.batch import TokenBatch
 from sbert.evaluation.evaluator import Evaluate
 from sbert.inputs.arguments import check_positive, known_arguments_or, with_aliases, with_aliases_of
-from sbert.inputs.devices import adapt_half_precision, check_device, default_device, parse_dtype
+from sbert.inputs.devices import adapt_half_precision, check_device, default_device
 from sbert.inputs.texts import Pair, is_pair, pairs_of, texts_of
 from sbert.losses.scores import choose_score_loss
 from sbert.losses.signature import Loss
 from sbert.modules.tokenizer import PairTokenizer
 from sbert.pipeline.encode import Encoding, Scored, convert
-from sbert.pipeline.model import ScorerMethods, choose_prompt, loading_options, set_prompts
+from sbert.pipeline.model import ScorerMethods, choose_prompt, loading_options, set_up
 from sbert.pipeline.results import Activation, PredictOptions, Ranked, activate, as_predict
 from sbert.pipeline.tokenize import Tokens, tokenize_pairs
 from sbert.saving.cross_encoder import check_activation, read_cross_encoder, write_cross_encoder
@@ -114,8 +114,7 @@ class CrossEncoder(ScorerMethods, nn.Module):
         backend: str = "auto",
     ) -> None:
         super().__init__()
-        given, arguments = loading_options(model_kwargs, tokenizer_kwargs, config_kwargs)
-        weights_dtype = parse_dtype(dtype if given is None else given)
+        weights_dtype, arguments = loading_options(dtype, model_kwargs, tokenizer_kwargs, config_kwargs)
         find = partial(hub.resolve, token=token, cache_folder=cache_folder, local_files_only=local_files_only)
         folder = find(model, organisation="cross-encoder", revision=revision)
         self.name_or_path: str = os.fspath(model)
@@ -126,16 +125,13 @@ class CrossEncoder(ScorerMethods, nn.Module):
         self.auto_model, self.tokenizer, self.new_weights, self.activation, saved = read_cross_encoder(
             folder, classes, weights_dtype or torch.float32, activation, arguments
         )
-        set_prompts(self, prompts, default_prompt_name, saved)
+        set_up(self, prompts, default_prompt_name, saved)
         self.backend: str = backends.choose_backend(backend)
         self.plain_devices: set[torch.device] = set()  # Those where a faster way has failed.
         if self.backend == "auto":
             packed.adopt(self.auto_model.base_model)
         self._copy: tuple[object, PairTokenizer] | None = None
         self.automatic_dtype: bool = False
-        self._compiling = None
-        self._memory_limits: dict[torch.device, Any] = {}
-        self._warned: set[str] = set()
         limit = default_limit(self.auto_model, self.tokenizer)
         self.max_seq_length = limit if max_seq_length is None else max_seq_length
         self.to(device=check_device(device or default_device())).eval()

@@ -18,13 +18,13 @@ from sbert.backends import choose_backend
 from sbert.batch import TokenBatch, TokenEmbeddings
 from sbert.functional import SIMILARITIES, Similarity, check_similarity, pairwise_similarity
 from sbert.inputs.arguments import check_choice, warn, with_aliases
-from sbert.inputs.devices import adapt_half_precision, check_device, default_device, parse_dtype
+from sbert.inputs.devices import adapt_half_precision, check_device, default_device
 from sbert.inputs.prompts import with_role_prompt
 from sbert.inputs.texts import rows_of
 from sbert.modules import Transformer
 from sbert.modules.tokenizer import ReadsText
 from sbert.pipeline.encode import Encoding, convert, output_dims
-from sbert.pipeline.model import EncoderMethods, choose_prompt, loading_options, set_prompts
+from sbert.pipeline.model import EncoderMethods, choose_prompt, loading_options, set_up
 from sbert.pipeline.progress import Report
 from sbert.pipeline.results import Encoded, as_encode
 from sbert.pipeline.tokenize import Tokens, tokenize
@@ -108,8 +108,7 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
         config_kwargs: Mapping[str, Any] | None = None,
         backend: str = "auto",
     ) -> None:
-        given, arguments = loading_options(model_kwargs, tokenizer_kwargs, config_kwargs)
-        weights_dtype = parse_dtype(dtype if given is None else given)
+        weights_dtype, arguments = loading_options(dtype, model_kwargs, tokenizer_kwargs, config_kwargs)
         modules = modules or (hub.OWN,)
         settings, reference, folder = Settings(), None, None
         if len(modules) == 1 and isinstance(modules[0], (str, os.PathLike)):
@@ -130,7 +129,7 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
                 if isinstance(module, Transformer):
                     module.backend = "plain"
         self.name_or_path: str = os.fspath(modules[0]) if isinstance(modules[0], (str, os.PathLike)) else ""
-        set_prompts(self, prompts, default_prompt_name, (settings.prompts, settings.default_prompt_name))
+        set_up(self, prompts, default_prompt_name, (settings.prompts, settings.default_prompt_name))
         self.similarity_fn_name = similarity_fn_name or settings.similarity_fn_name or "cosine"
         self.truncate_dim: int | None = settings.truncate_dim if truncate_dim is None else truncate_dim
         # As in the metadata of the card, such as "en"; None if it names none or several.
@@ -138,9 +137,6 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
         self.automatic_dtype: bool = weights_dtype is None
         self._reference = reference
         self._warned_of: str | None = None
-        self._compiling: dict[str, Any] | None = None
-        self._memory_limits: dict[torch.device, Any] = {}
-        self._warned: set[str] = set()
         self.to(device=check_device(device or default_device()), dtype=weights_dtype)
         adapt_half_precision(self, self.device)
         if folder is not None and not fit_together(chain):  # What loads can encode.

@@ -17,7 +17,7 @@ from torch import nn
 
 from sbert.backends.huggingface import ATTENTIONS
 from sbert.inputs.arguments import check_choice, nearest_argument, with_aliases
-from sbert.inputs.devices import check_device
+from sbert.inputs.devices import check_device, parse_dtype
 from sbert.modules import Pooling
 from sbert.storage import hub
 
@@ -57,10 +57,10 @@ def choose_prompt(model: Any, name: str | None = None, text: str | None = None) 
     return "" if name is None else str(model.prompts[name])
 
 
-def set_prompts(
+def set_up(
     model: Any, prompts: Mapping[str, str] | None, default: str | None, saved: tuple[Mapping[str, str], str | None]
 ) -> None:
-    """Give a model the prompts of its folder, or others in their place.
+    """Give a model the prompts of its folder, or others in their place, and the state of its calls.
 
     Args:
         model: The model.
@@ -72,11 +72,12 @@ def set_prompts(
         ValueError: If there is no prompt of this name.
 
     Example:
-        >>> set_prompts(model, {"query": "query: "}, "query", ({}, None))
+        >>> set_up(model, {"query": "query: "}, "query", ({}, None))
         >>> choose_prompt(model)
         'query: '
-        >>> set_prompts(model, None, None, ({}, None))
+        >>> set_up(model, None, None, ({}, None))
     """
+    model._compiling, model._memory_limits, model._warned = None, {}, set()
     model.prompts = dict(saved[0] if prompts is None else prompts)
     model.default_prompt_name = default or saved[1]
     if model.default_prompt_name is not None:
@@ -84,26 +85,28 @@ def set_prompts(
 
 
 def loading_options(
+    dtype: str | torch.dtype,
     model_kwargs: Mapping[str, Any] | None,
     tokenizer_kwargs: Mapping[str, Any] | None,
     config_kwargs: Mapping[str, Any] | None,
-) -> tuple[Any, dict[str, dict[str, Any]]]:
-    """The dtype among the arguments for transformers, None without one, and the other arguments.
+) -> tuple[torch.dtype | None, dict[str, dict[str, Any]]]:
+    """The dtype of the weights, that among the arguments for transformers if there is one, and the other arguments.
 
     Raises:
-        ValueError: If an argument of the model is neither a dtype nor an implementation of attention.
+        ValueError: If there is no such dtype, or an argument of the model is neither a dtype nor an implementation of
+            attention.
     """
     model = dict(model_kwargs or {})
     if model.get(_ATTENTION, ATTENTIONS[0]) not in ATTENTIONS:
         check_choice(_ATTENTION, model.pop(_ATTENTION), (*ATTENTIONS, *_FAST))
-    dtypes = [dtype for name in _DTYPES if (dtype := model.pop(name, None)) is not None]
+    dtypes = [each for name in _DTYPES if (each := model.pop(name, None)) is not None]
     if unknown := sorted(set(model) - {_ATTENTION}):
         raise ValueError(
             f"model_kwargs has {', '.join(unknown)}, where dtype and {_ATTENTION} are supported; leave the others out,"
             " or load the model with transformers and pass Transformer(model, tokenizer), Pooling()"
         )
     given = {"model_kwargs": model, "processor_kwargs": tokenizer_kwargs, "config_kwargs": config_kwargs}
-    return next(iter(dtypes), None), {name: dict(options or {}) for name, options in given.items()}
+    return parse_dtype(next(iter(dtypes), dtype)), {name: dict(options or {}) for name, options in given.items()}
 
 
 def _alias(name: str) -> Callable[..., Any]:
@@ -120,6 +123,9 @@ class Methods:
 
     prompts: dict[str, str]
     default_prompt_name: str | None
+    _compiling: dict[str, Any] | None
+    _memory_limits: dict[torch.device, Any]
+    _warned: set[str]
 
     @property
     def device(self: Any) -> torch.device:

@@ -25,7 +25,7 @@ def _note_dim(module: nn.Module, dim: int) -> nn.Module:
 
 
 def _transformer(model: Any, options: Mapping[str, Any] | None = None, **more: Any) -> nn.Module:
-    dtype, arguments = loading_options(options, None, None)
+    dtype, arguments = loading_options("auto", options, None, None)
     if arguments["model_kwargs"]:
         raise ValueError("model_args takes a dtype here; pass the others to SentenceTransformer(model_kwargs=)")
     transformer = modules.Transformer(model, dtype=dtype, **more)
