@@ -406,7 +406,7 @@ def test_settings_that_have_the_meaning_of_theirs(
     config = trainer.trainer().config
     assert (config.warmup, config.max_gradient_norm, config.minimize) == (9, None, True)
     assert config.rate(0, 6) == pytest.approx(5e-5 / 9)
-    with pytest.raises(ValueError, match="step-00000001': pass True for the newest in output_dir"):
+    with pytest.raises(ValueError, match="step-00000001': pass True for that of the last step"):
         trainer.train(str(tmp_path / "checkpoints" / "step-00000001"))
     assert trainer.train(True).global_step == 6
     monkeypatch.setenv("WORLD_SIZE", "2")

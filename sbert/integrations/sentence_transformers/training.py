@@ -26,7 +26,7 @@ from sbert.training import Trainer, TrainingConfig
 _LABELS = ("label", "labels", "score", "scores")
 _ROWS = {name: row for row in switching.ROWS if row.section == switching.TRAINING for name in row.theirs}
 _OF_TRAINERS = {name: row.plain for row in switching.ROWS if row.section == switching.TRAINERS for name in row.theirs}
-_OTHERS = "sbert.Trainer, its callbacks and its settings"
+_ELSE = "sbert.Trainer, its callbacks and its settings"
 # Those that are ours under another name, at most.
 _SAME = {name: row.ours or name for name, row in _ROWS.items() if row.how in ("same", "other name")}
 _OPTIMIZERS: dict[str, Any] = {
@@ -160,9 +160,7 @@ class SentenceTransformerTrainer:
         super().__init_subclass__()
         for name in sorted({*dir(import_from("Trainer")), *_OF_TRAINERS} & {*vars(cls)} - {"train"}):
             if not name.startswith("__"):
-                raise TypeError(
-                    f"{cls.__name__}.{name} is never called here; instead: {_OF_TRAINERS.get(name, _OTHERS)}"
-                )
+                raise TypeError(f"{cls.__name__}.{name} is never called here; instead: {_OF_TRAINERS.get(name, _ELSE)}")
 
     def __init__(
         self,
@@ -178,7 +176,7 @@ class SentenceTransformerTrainer:
     ) -> None:
         for name, value in options.items():
             if name not in _OF_TRAINERS or value not in (None, (None, None)):
-                instead = _OF_TRAINERS.get(name, _OTHERS)
+                instead = _OF_TRAINERS.get(name, _ELSE)
                 raise TypeError(f"{type(self).__name__}() takes no {name}={value!r:.60}; instead: {instead}")
         self.optimizer_cls_and_kwargs = optimizer_cls_and_kwargs
         self.model = model
@@ -219,9 +217,7 @@ class SentenceTransformerTrainer:
         """Train, and return the number of steps, the last loss and the history."""
         trainer = self.trainer()
         if not isinstance(resume_from_checkpoint, bool | None):
-            raise ValueError(
-                f"resume_from_checkpoint={resume_from_checkpoint!r}: pass True for the newest in output_dir"
-            )
+            raise ValueError(f"resume_from_checkpoint={resume_from_checkpoint!r}: pass True for that of the last step")
         if self.args.eval_strategy == "no":
             trainer.evaluator = None
         history = trainer.fit(
