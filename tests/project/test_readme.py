@@ -153,3 +153,12 @@ def test_files_and_programs_that_guides_name_exist() -> None:
     assert programs
     wanted = {*named, *(f"{program.replace('.', '/')}.py" for program in programs - {"tests.benchmarks"})}
     assert [name for name in sorted(wanted) if not (ROOT / name).exists()] == []
+
+
+def test_figures_of_speed_name_their_processor_and_command() -> None:
+    items = re.findall(r"^- .*?(?=^- |^$)", README, re.MULTILINE | re.DOTALL)
+    figures = [item for item in items if re.search(r"\d+\.?\d* times (the|as)\b", item)]
+    assert len(figures) == 3
+    for item in figures:
+        assert re.search("Xeon|EPYC", item), item
+        assert re.search(r"\(`(sbert|python|pytest) ", item), item
