@@ -72,7 +72,7 @@ def layouts(bert: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, P
     word_model(0).save(place / "words")
     lstm = [WordEmbeddings(["lake"], torch.eye(1)), LSTM(1, 2), Pooling()]
     SentenceEncoder(*lstm, device="cpu").save(place / "lstm")
-    CrossEncoder(bert, device="cpu").save(place / "pairs")
+    CrossEncoder(bert, classes=1, device="cpu").save(place / "pairs")
     shutil.copytree(bert, place / "plain")
     huggingface_model = small.bert_model()
     huggingface_model.save_pretrained(place / "shards", max_shard_size="5KB")
@@ -115,7 +115,7 @@ def strange(folder: Path, rng: random.Random) -> None:
 @pytest.mark.slow  # The chance of each is small: what is strange, where, and in which layout.
 def test_of_300_folders_nothing_foreign_is_deleted(layouts: dict[str, Path], bert: Path, tmp_path: Path) -> None:
     rng = random.Random(0)
-    savers: list[Callable[[Path], None]] = [word_model(0).save, CrossEncoder(bert, device="cpu").save]
+    savers: list[Callable[[Path], None]] = [word_model(0).save, CrossEncoder(bert, classes=1, device="cpu").save]
     names = sorted(layouts)
     for number in range(300):
         folder = tmp_path / str(number)
@@ -135,7 +135,7 @@ def test_of_300_folders_nothing_foreign_is_deleted(layouts: dict[str, Path], ber
 def test_what_a_save_has_written_is_replaced(layouts: dict[str, Path], bert: Path, tmp_path: Path) -> None:
     """And what transformers has: otherwise no model could be saved to the same folder twice."""
     for name, source in layouts.items():
-        for save in (word_model(1).save, CrossEncoder(bert, device="cpu").save):
+        for save in (word_model(1).save, CrossEncoder(bert, classes=1, device="cpu").save):
             shutil.copytree(source, tmp_path / name)
             save(tmp_path / name)
             assert "model_type" not in tree(tmp_path / name)
@@ -149,7 +149,7 @@ def test_what_comes_while_a_save_runs_is_kept(tmp_path: Path, name: str) -> None
     target = tmp_path / "model"
     word_model(0).save(target)
     with ExitStack() as save:
-        word_model(1).write(save.enter_context(atomic.replacing(target, check_replaceable)), "model")
+        word_model(1).write(save.enter_context(atomic.replacing(target, check_replaceable)), "model", target)
         (target / name).write_text("months of it")
         with pytest.warns(UserWarning, match="move them where they belong") as said:
             save.close()
