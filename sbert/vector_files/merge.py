@@ -25,6 +25,7 @@ from sbert.vector_files.manifest import (
     read_manifest,
     shard_of,
 )
+from sbert.vector_files.reader import rows_of_shard
 
 
 @dataclass(frozen=True)
@@ -174,6 +175,9 @@ def _check(shards: list[Path]) -> tuple[Manifest, Ending]:
         if (ending.read, ending.input) != (end.read, end.input):
             reason = f"was written from other texts than {shards[0].name} ({ending.read} and {end.read} of them)"
             raise UnreadableError(manifest.output, reason, "encode the older one again, with overwrite=True")
+        if manifest.rows != rows_of_shard(ending.read, (index, len(shards)), first.header["stripe"]):
+            reason = f"has {manifest.rows} rows, which are not those of its shard"
+            raise UnreadableError(manifest.output, reason, "encode it again, with overwrite=True")
         if not manifest.is_finished():
             raise manifest.damaged_output()
     return first, end

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import pytest
 from sbert import SentenceEncoder
 from sbert.data import Texts
 from sbert.vector_files import VectorFiles, merge, status
+from sbert.vector_files.manifest import open_manifest, read_manifest
 from tests.vector_files.samples import ROWS, TEXTS, contents, encode, stop
 
 
@@ -169,6 +171,7 @@ def test_what_merge_refuses(words: SentenceEncoder, tmp_path: Path) -> None:
             "was written from other texts than v-00000-of-00002.npy (84 and 83 of them); encode the older one ",
         ),
         (1, "name", "was written with shard=(0, 2), and its name says another one; delete it, and encode it again"),
+        (1, "rows", "has 39 rows, which are not those of its shard; encode it again, with overwrite=True"),
         (
             0,
             "vectors",
@@ -185,6 +188,13 @@ def test_what_merge_advises_helps(
     if damage in ("manifest", "vectors"):
         path = file if damage == "vectors" else tmp_path / f"{file.name}.manifest"
         path.write_bytes(path.read_bytes().replace(b"a", b"b") if damage == "manifest" else b"short")
+    elif damage == "rows":
+        old = read_manifest(file)
+        assert old.ending
+        with open_manifest(file, overwrite=True) as manifest:
+            manifest.begin(old.header)
+            manifest.add(replace(old.parts[-1], rows=39))
+            manifest.finish(old.ending)
     elif damage == "name":
         for suffix in ("", ".manifest"):
             shutil.copy(tmp_path / f"v-00000-of-00002.npy{suffix}", tmp_path / f"{file.name}{suffix}")
