@@ -73,7 +73,7 @@ def _say(kind: str, message: object, options: Mapping[str, str]) -> None:
         line = re.sub(rf"pass {name}=None\b", f"leave {option} out", line)
         line = re.sub(rf"(?<![\w/.-]){name}=(?:True\b|(?=[\s;,.)]|$))", option, line)
         # Not names of files such as label=1.csv and split=0/rows.csv.
-        line = re.sub(rf"(?<![\w/.-]){name}=(?=['\"\[(]|-?\d[\de.+-]*(?:[\s;,)]|$))", f"{option} ", line)
+        line = re.sub(rf"(?<![\w/.-]){name}=(?=['\"\[(]|None\b|-?\d[\de.+-]*(?:[\s;,)]|$))", f"{option} ", line)
     if "set" not in options:  # A remedy for which there is no option is none; those of training are for --set.
         line = re.sub(r"; pass \w+=[^;]*$", "", line)
     print(visible(f"sbert: {kind}: {line}"), file=sys.stderr)

@@ -147,6 +147,8 @@ def test_shards(folder: Path, vectors: Any, run: Run, monkeypatch: pytest.Monkey
     assert run("merge", name) == (0, f"{name}: 18 vectors\n", "")
     if name == "v.npy":
         assert np.abs(np.load(name) - vectors).max() <= 1e-6
+    _, _, errors = run(*words, "1/2", "--batch-size", "2")
+    assert "was written with --batch-size None, and this call has 2; make the same call, or pass --overwrite" in errors
     code, _, errors = run(*words, "1/2", "--normalize")
     assert code == 2
     assert "was written with normalize=False, and this call has True" in errors

@@ -240,6 +240,11 @@ def test_filters_that_are_refused(where: Any, error: type[Exception], message: s
         parse_where(where)(documents)
 
 
+def test_a_filter_of_documents_without_metadata() -> None:
+    with pytest.raises(ValueError, match="'a' is no field of any document; they have no metadata"):
+        parse_where({"a": 1})([{}, {}])
+
+
 def test_filters_that_nothing_fulfils() -> None:
     """No document has the value, but it could be of that type."""
     documents = [{"num": 1, "tags": [], "null": None}, {}]

@@ -272,6 +272,9 @@ def test_a_thread_that_trains_in_the_folder_of_another_is_refused(tmp_path: Path
         with pytest.raises(RuntimeError, match=f"process {os.getpid()} on"):
             other.result()
     assert not (tmp_path / "out").exists(), "nothing was written"
+    with lock_output(tmp_path):
+        pass
+    assert tmp_path.exists(), "a folder that was there stays"
 
 
 def test_other_callbacks_and_settings_of_losses_are_refused(tmp_path: Path) -> None:

@@ -58,7 +58,8 @@ def _parse_entry(name: object, value: object) -> Filter:
 def _check_known(name: object, known: list[Any], what: str) -> None:
     if name not in known:
         nearest = nearest_argument(str(name), known)
-        meant = f"did you mean {nearest!r}?" if nearest else f"pass one of {', '.join(known[:20]) or 'none'}"
+        others = f"pass one of {', '.join(known[:20])}" if known else "they have no metadata"
+        meant = f"did you mean {nearest!r}?" if nearest else others
         raise ValueError(f"where: {name!r:.60} is no {what}; {meant}")
 
 

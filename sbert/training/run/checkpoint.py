@@ -55,6 +55,7 @@ def lock_output(output: str | os.PathLike[str] | None) -> Iterator[None]:
     if path is None or _holders.get(path) == own:
         yield
         return
+    is_new = not path.exists()
     path.mkdir(parents=True, exist_ok=True)
     file = path / "training.lock"
     file.touch()
@@ -72,8 +73,9 @@ def lock_output(output: str | os.PathLike[str] | None) -> Iterator[None]:
         finally:
             del _holders[path]
             file.unlink(missing_ok=True)
-            with suppress(OSError):  # It stays unless it is empty, as after an error before the first file.
-                path.rmdir()
+            if is_new:
+                with suppress(OSError):  # It stays unless it is empty, as after an error before the first file.
+                    path.rmdir()
 
 
 def newest(folder: Path) -> Path | None:
