@@ -38,7 +38,8 @@ by another figure than the first.
   negative of another; ``"group_by_label"`` for the batch triplet losses; ``"length"``; or a function, which may have a
   parameter ``epoch``: a curriculum gives easy rows first and more in each epoch. ``epochs=`` counts the rows of each.
 - **Several datasets**: ``Trainer(model, {"nli": nli, "sts": sts}, {"nli": loss, "sts": other})``, in turns or by size.
-- **bfloat16**: ``TrainingConfig(dtype="bfloat16")``; weights, losses and the optimizer stay in float32.
+- **bfloat16**: ``TrainingConfig(dtype="bfloat16")``; weights, losses and the optimizer stay in float32. GPUs without it
+  (T4, V100) take ``dtype="float16"``, in which gradients are scaled by themselves.
 - **Several processes**: ``torchrun --nproc-per-node 2 train.py`` runs the same program. ``batch_size`` counts the rows
   of all processes, the loss sees all of them, and the result is that of one process, except for dropout's random
   numbers. ``sharded=True`` distributes weights, gradients and the optimizer's state (FSDP2). If a process dies or

@@ -158,6 +158,7 @@ def backward(
     cached: bool = False,
     dtype: torch.dtype = torch.float32,
     weight: float = 1.0,
+    scale: float = 1.0,
     ranks: Ranks = ALONE,
     replicated: bool = True,
     last_pass: AbstractContextManager[object] | None = None,
@@ -178,6 +179,7 @@ def backward(
         cached: Whether to use gradient caching, which encodes each chunk twice to save memory.
         dtype: Autocast dtype of the model.
         weight: Factor of this batch's gradient, for gradient accumulation.
+        scale: Factor of the gradient of the model alone, for small gradients in float16.
         ranks: The processes that share this batch.
         replicated: False if the model's weights are sharded over the ranks. Then FSDP averages the gradients, and
             every rank runs the same number of chunks.
@@ -234,8 +236,8 @@ def backward(
     torch.autograd.backward(value * weight)
 
     gradient = torch.zeros_like(leaf) if leaf.grad is None else leaf.grad
-    if not replicated:
-        gradient *= ranks.world
+    if (factor := scale if replicated else scale * ranks.world) != 1:
+        gradient *= factor
     passes: list[AbstractContextManager[object]] = [*[nullcontext()] * (len(chunks) - 1), last_pass or nullcontext()]
     parts = torch.split(gradient, sizes)
     for rows, state, output, of_chunk, context in zip(chunks, states, outputs, parts, passes, strict=True):

@@ -88,7 +88,8 @@ class TrainingConfig:
         gradient_checkpointing: Whether to compute each layer of transformers twice instead of storing what its
             gradient needs: less memory for a third more time. ``chunk_tokens`` saves more where batches are large.
         compile: Whether to compile the layers of transformers with ``torch.compile``, which takes minutes at first.
-        dtype: Dtype of the transformer's computation, ``"float32"`` or ``"bfloat16"``; weights and losses are float32.
+        dtype: Dtype of the transformer's computation: ``"float32"``; ``"bfloat16"``; or, for GPUs without bfloat16 (T4,
+            V100), ``"float16"``, with gradients that are scaled. Weights and losses are float32.
         seed: Seed of the order of the rows and of dropout.
         sampler: ``"random"``; ``"no_duplicates"``: no text occurs twice in a batch; ``"group_by_label"``: each label
             of a batch occurs there at least twice; ``"length"``: rows of similar length; ``"in_order"``; or a function
@@ -196,7 +197,7 @@ class TrainingConfig:
         samplers = list(self.sampler.values()) if isinstance(self.sampler, Mapping) else [self.sampler]
         given: list[tuple[str, Any, Iterable[str]]] = [("sampler", sampler, SAMPLERS) for sampler in samplers]
         given += [("optimizer", self.optimizer, OPTIMIZERS), ("schedule", self.schedule, SCHEDULES)]
-        given += [("dtype", self.dtype, ("float32", "bfloat16"))]
+        given += [("dtype", self.dtype, ("float32", "bfloat16", "float16"))]
         given += [("mix", self.mix, MIXES)] if isinstance(self.mix, str) else []
         for name, value, known in given:
             if isinstance(value, str):

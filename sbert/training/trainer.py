@@ -149,6 +149,8 @@ class Trainer:
         if self.model.dtype not in (torch.float32, torch.float64):
             given = f"the model's weights are {self.model.dtype}, too imprecise for small steps"
             raise ValueError(f"{given}; load it with dtype='float32', and compute in TrainingConfig(dtype='bfloat16')")
+        if config.dtype == "float16" and self.model.device.type == "cpu":
+            raise ValueError("dtype='float16' is emulated by CPUs, far slower; pass dtype='bfloat16' or 'float32'")
         warn_of_slow(parse_dtype(config.dtype), self.model.device)
         if config.sharded and any(isinstance(each, AveragedWeights) for each in self.callbacks):
             raise ValueError("AveragedWeights needs whole weights; leave it or sharded=True out")

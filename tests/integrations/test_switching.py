@@ -163,7 +163,7 @@ WHILE_TRAINING = {"disable_tqdm", "load_best_model_at_end"}  # Settings of calls
 def settings(**options: Any) -> sbert.TrainingConfig:
     """Our settings of theirs, for 50 batches per epoch."""
     args = training.SentenceTransformerTrainingArguments(**{"output_dir": "out", **options})
-    return training._config(args, 50, None, None)
+    return training._config(args, "cpu", 50, None, None)
 
 
 @pytest.mark.parametrize("row", OF_TRAINING, ids=lambda row: row.theirs[0])

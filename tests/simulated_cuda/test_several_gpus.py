@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +23,7 @@ from sbert.losses import MultipleNegativesRankingLoss
 from sbert.losses.signature import Signature
 from sbert.training import Ranks, TrainingBatch, backward
 from sbert.training.backward import get_random_state
-from sbert.training.run import preserve_random_state, seed_step
+from sbert.training.run import preserve_random_state, seed_step, weights
 from tests import small
 from tests.simulated_cuda.simulator import Simulator, simulated
 
@@ -86,6 +87,32 @@ def test_training_resumes_where_it_was(folder: Path, gpu: Simulator, tmp_path: P
     with OnlyOn(OTHER):
         found = train(folder, OTHER, tmp_path / "whole", resume=True, **options)
     assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
+
+
+@pytest.mark.parametrize("first", [2.0**16, 2.0**60])
+def test_training_in_float16(first: float, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a GPU without bfloat16: steps as those of float32, and a resumed run has the same bits, its scale included."""
+    monkeypatch.setattr(weights, "_FIRST_SCALE", first)
+    monkeypatch.setattr(weights, "_SCALE_STEPS", 3)
+    options: dict[str, Any] = {"dtype": "float16", "keep": 9, "checkpoint_every": 1}
+    start = [parameter.detach() for parameter in encoder(folder, "cpu").parameters()]
+    with simulated((7, 5)):
+        expected = train(folder, "cuda")
+        whole = train(folder, "cuda", tmp_path / "whole", **options)
+        steps = [torch.cat([(b - a).flatten() for a, b in zip(start, each, strict=True)]) for each in (whole, expected)]
+        assert torch.cosine_similarity(*steps, dim=0) > 0.9  # Of AdamW, whose first steps depend on signs alone.
+        states = sorted((tmp_path / "whole" / "checkpoints").glob("*/training/state.json"))
+        scales = [json.loads(path.read_text(encoding="utf-8"))["scale"] for path in states]
+        if first == 2.0**16:
+            assert scales == [[2.0**16, 1], [2.0**16, 2], [2.0**17, 0], [2.0**17, 1]]
+        else:
+            assert 1 < scales[0][0] < first
+        for late in (tmp_path / "whole" / "checkpoints").glob("step-0000000[34]"):
+            shutil.rmtree(late)
+        resumed = train(folder, "cuda", tmp_path / "whole", resume=True, **options)
+        assert all(torch.equal(a, b) for a, b in zip(resumed, whole, strict=True))
+    with pytest.raises(ValueError, match="dtype='float16' is emulated by CPUs"):
+        train(folder, "cpu", dtype="float16")
 
 
 def test_generators_are_those_of_the_device(gpu: Simulator) -> None:

@@ -441,7 +441,7 @@ def nothing(rows: Rows, batch_size: int, generator: np.random.Generator) -> list
         ({"sharded": True, "output": "o"}, "start the program with torchrun"),
         ({"learning_rate": float("nan")}, "learning_rate=nan"),
         ({"warmup": 2.0}, "warmup=2.0 is not a fraction of the steps; pass 0.0 to 1.0, or an int of steps"),
-        ({"dtype": "float16"}, "dtype='float16' is unknown; pass one of 'float32', 'bfloat16'"),
+        ({"dtype": "float8"}, "dtype='float8' is unknown; pass one of 'float32', 'bfloat16', 'float16'"),
         ({"freeze": ["bert.*"]}, r"freeze: 'bert\.\*' matches none of the \d+ weights, such as 0\.auto_model"),
         ({"freeze": ["*"]}, "nothing is trained"),
         ({"learning_rates": {"*": 0}}, r"learning_rates\['\*'\]=0 is not positive; pass a number above 0"),

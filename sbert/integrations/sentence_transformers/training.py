@@ -111,7 +111,7 @@ def _choose_optimizer(name: str, rate: float, given: tuple[Any, Mapping[str, Any
     return {"optimizer": partial(kind, **options), "learning_rate": trial.defaults["lr"]}
 
 
-def _config(args: Any, batches: int, chunk_tokens: int | None, optimizer: Any) -> TrainingConfig:
+def _config(args: Any, device: str, batches: int, chunk_tokens: int | None, optimizer: Any) -> TrainingConfig:
     """Our settings of theirs, for a number of batches per epoch."""
     ours = {name: getattr(args, theirs) for theirs, name in _SAME.items()}
     ours |= {"steps": args.max_steps} if args.max_steps > 0 else {"epochs": args.num_train_epochs}
@@ -119,15 +119,15 @@ def _config(args: Any, batches: int, chunk_tokens: int | None, optimizer: Any) -
     each = max(1, round(batches / args.gradient_accumulation_steps))
     log_every = {"steps": args.logging_steps, "epoch": each, "no": 10**9}  # The last step is logged in any case.
     ours |= {"log_every": log_every[args.logging_strategy], "max_gradient_norm": args.max_grad_norm or None}
-    if args.fp16:
-        warn("fp16=True computes in bfloat16 here, which needs no scaling of the loss")
+    if args.fp16 and device == "cpu":
+        warn("fp16=True computes in bfloat16 on a CPU, which has no float16")
     warm = args.warmup_steps or args.warmup_ratio or 0
     samplers = {"batch_sampler": "random", "no_duplicates_hashed": "no_duplicates"}
     metric = (args.metric_for_best_model or "").removeprefix("eval_") or None
     return TrainingConfig(
         **{**ours, "output": None if args.save_strategy == "no" else args.output_dir},
         warmup=warm if warm < 1 else round(warm),
-        dtype="bfloat16" if args.fp16 or args.bf16 else "float32",
+        dtype="float16" if args.fp16 and device != "cpu" else "bfloat16" if args.fp16 or args.bf16 else "float32",
         chunk_tokens=chunk_tokens or (4096 if args.gradient_checkpointing else None),
         sampler=samplers.get(args.batch_sampler, args.batch_sampler),
         mix=args.multi_dataset_batch_sampler,
@@ -199,7 +199,8 @@ class SentenceTransformerTrainer:
         differs = self.eval_dataset is not None and evaluated != self.args.per_device_train_batch_size
         if differs and any(getattr(one, "least_rows", 1) > 1 for one in losses.values()):  # They compare rows.
             warn(f"eval_loss is that of batches of per_device_train_batch_size, not of {evaluated}")
-        config = _config(self.args, batches, options.get("chunk_tokens"), self.optimizer_cls_and_kwargs)
+        device = self.model.device.type
+        config = _config(self.args, device, batches, options.get("chunk_tokens"), self.optimizer_cls_and_kwargs)
         columns_of = {name: _columns_of(rows, losses[name]) for name, rows in data.items()}
         return Trainer(
             self.model,

@@ -31,7 +31,7 @@ from sbert.training.config import TrainingConfig
 from sbert.training.rows.batches import Batches, PreparedBatch
 from sbert.training.run import checkpoint
 from sbert.training.run.report import Log, explain_no_gradient, training_card
-from sbert.training.run.weights import EmbeddingGradients, Optimizers, Weights, gather_whole, shard
+from sbert.training.run.weights import EmbeddingGradients, LossScale, Optimizers, Weights, gather_whole, shard
 
 # Steps of a data set without a gradient after which a warning says so; that of shorter ones comes at the end.
 _IDLE_STEPS = 10
@@ -84,9 +84,11 @@ class Run:
         self._notify("on_begin")
         self.replicated: list[nn.Parameter] = self._distribute() if ranks.world > 1 or config.sharded else []
         self.optimizers: Optimizers = Optimizers(config, self.weights)
+        self.scale: LossScale = LossScale(config)
         if self.step:
             restore_states(self.callbacks, {**tensors, **state})
             self.optimizers.restore({**tensors, **state})
+            self.scale.factor, self.scale.steps = state["scale"]
         # With gradient caching, the rows of all chunks would take more memory than the whole gradient.
         sparse = ranks.world == 1 and config.chunk_tokens is None
         self.embedding_gradients: EmbeddingGradients = EmbeddingGradients(self.model.modules() if sparse else ())
@@ -184,22 +186,19 @@ class Run:
     # --------------------------------------------------------------------------------------------------- one step
 
     def _take_step(self, batches: Iterator[PreparedBatch]) -> None:
-        started, config, ranks = time.perf_counter(), self.config, self.ranks
-        step_batches = list(islice(batches, config.accumulation))
-        seed_step(config.seed, self.step, ranks.rank, self.model.device)
-        buckets = GradientBuckets(self.replicated, ranks) if ranks.world > 1 else None
-        with self.embedding_gradients.sparse():
-            value, sentences = self._accumulate(step_batches, buckets)
-        if buckets is not None:
-            buckets.finish()
-            heads = [parameter for parameter in self.weights.heads.parameters() if parameter.requires_grad]
-            GradientBuckets(heads, ranks).finish(mean=True)
-        norm = self._clip()
+        started, config = time.perf_counter(), self.config
+        step_batches, counted = list(islice(batches, config.accumulation)), (self.texts, self.truncated)
+        value, sentences, norm = self._compute_gradients(step_batches)
+        while math.isfinite(value) and not math.isfinite(norm) and self.scale.halve():
+            self.optimizers.drop_gradients()
+            self.texts, self.truncated = counted
+            value, sentences, norm = self._compute_gradients(step_batches)
         if not math.isfinite(value + norm):
             raise FloatingPointError(self._describe_failure(step_batches, value, norm))
         for name in {batch.dataset.rows.name for batch in step_batches}:
             self.idle[name] = self.idle.get(name, 0) + (1 if norm == 0 else math.inf)
             self._warn_of_idle(name, _IDLE_STEPS)
+        self.scale.confirm()
         factor = config.factor(self.step, self.total)
         self.optimizers.step(factor)
         self.step += 1
@@ -207,6 +206,20 @@ class Run:
         figures = {"loss": value, "learning_rate": config.learning_rate * factor, "gradient_norm": norm}
         self._notify("on_step", figures={**figures, "sentences_per_second": sentences / seconds})
         self.log.count_step(self.step, figures, sentences, seconds)
+
+    def _compute_gradients(self, batches: list[PreparedBatch]) -> tuple[float, int, float]:
+        """The loss, the number of sentences, and the norm of the gradients before they were clipped."""
+        ranks = self.ranks
+        seed_step(self.config.seed, self.step, ranks.rank, self.model.device)
+        buckets = GradientBuckets(self.replicated, ranks) if ranks.world > 1 else None
+        with self.embedding_gradients.sparse():
+            value, sentences = self._accumulate(batches, buckets)
+        if buckets is not None:
+            buckets.finish()
+            heads = [parameter for parameter in self.weights.heads.parameters() if parameter.requires_grad]
+            GradientBuckets(heads, ranks).finish(mean=True)
+        self.scale.undo(self.model.parameters())
+        return value, sentences, self._clip()
 
     def _warn_of_idle(self, name: str, steps: float) -> None:
         """Warn if a data set has had this many steps, all of them without a gradient."""
@@ -219,6 +232,7 @@ class Run:
         value, sentences, config = 0.0, 0, self.config
         options: dict[str, Any] = {"chunk_tokens": config.chunk_tokens, "cached": config.chunk_tokens is not None}
         options |= {"dtype": getattr(torch, config.dtype), "ranks": self.ranks, "replicated": not config.sharded}
+        options["scale"] = self.scale.factor
         rows = sum(map(len, map(attrgetter("rows"), batches)))
         for batch in batches:
             inputs = self.batches.move(batch, self.ranks)
@@ -301,6 +315,7 @@ class Run:
 
         def save() -> None:
             state = {"step": self.step, "waiting": self.log.waiting, "best": self.best}
+            state["scale"] = self.scale.factor, self.scale.steps
             more, of_callbacks = read_states(self.callbacks)
             state |= {"stopped": self.progress.stopped, **self.setup, **values, **of_callbacks}
             both = tensors | more, state

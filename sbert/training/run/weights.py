@@ -20,6 +20,8 @@ from sbert.training.config import TrainingConfig
 
 # Size of a table from which filling its gradient with zeros takes a noticeable part of a step.
 _LARGE = 1 << 20
+# The first factor of gradients in float16, and the steps after which a larger one is tried.
+_FIRST_SCALE, _SCALE_STEPS = 65536.0, 2000
 # The norm of gradients up to this size is computed on their concatenation, which is faster.
 _SMALL = 1 << 16
 
@@ -192,7 +194,11 @@ class Optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = group["peak"] * factor
             optimizer.step()
-        for parameter in self.trained.values():  # An optimizer of the caller's may leave some out.
+        self.drop_gradients()
+
+    def drop_gradients(self) -> None:
+        """Of all weights: an optimizer of the caller's may leave some out."""
+        for parameter in self.trained.values():
             parameter.grad = None
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -263,6 +269,40 @@ def _place_like(value: Tensor, live: Any) -> Tensor:
 
 
 # -------------------------------------------------------------------------------------------------------- gradients
+
+
+class LossScale:
+    """The factor of the gradients of a model that computes in float16, in which small ones would be 0.
+
+    Where one is not finite, the step is computed again with half the factor; after many that were, it is doubled.
+
+    References:
+        Micikevicius et al., 2018, Mixed precision training, section 3.2. https://arxiv.org/abs/1710.03740
+    """
+
+    def __init__(self, config: TrainingConfig) -> None:
+        self._is_needed: bool = config.dtype == "float16"
+        self.factor: float = _FIRST_SCALE if self._is_needed else 1.0
+        self.steps: int = 0  # Since it has changed.
+
+    def halve(self) -> bool:
+        """Take half the factor; False if it is 1."""
+        if self.factor <= 1:
+            return False
+        self.factor, self.steps = self.factor / 2, 0
+        return True
+
+    def confirm(self) -> None:
+        """All gradients of a step were finite."""
+        self.steps += 1
+        if self._is_needed and self.steps >= _SCALE_STEPS:
+            self.factor, self.steps = 2 * self.factor, 0
+
+    def undo(self, parameters: Iterable[nn.Parameter]) -> None:
+        """Divide the gradients of parameters by the factor."""
+        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+        if self._is_needed and gradients:
+            torch._foreach_mul_(gradients, 1 / self.factor)
 
 
 class EmbeddingGradients:
