@@ -114,6 +114,8 @@ class CrossEncoder(ScorerMethods, nn.Module):
         backend: str = "auto",
     ) -> None:
         super().__init__()
+        if not isinstance(model, (str, os.PathLike)):
+            raise TypeError(f"CrossEncoder() was given {type(model).__name__}; pass the name or folder of a model")
         weights_dtype, arguments = loading_options(dtype, model_kwargs, tokenizer_kwargs, config_kwargs)
         find = partial(hub.resolve, token=token, cache_folder=cache_folder, local_files_only=local_files_only)
         folder = find(model, organisation="cross-encoder", revision=revision)

@@ -495,3 +495,9 @@ def test_an_activation_gives_float32_and_a_row_a_pair(scorer: CrossEncoder) -> N
     for activation, message in cases:
         with pytest.raises(ValueError, match=message):
             scorer.predict(several, activation=activation)
+
+
+@pytest.mark.parametrize("given", [None, ["a", "b"]])
+def test_what_is_no_folder(given: Any) -> None:
+    with pytest.raises(TypeError, match=f"was given {type(given).__name__}; pass the name or folder of a model"):
+        CrossEncoder(given)
