@@ -11,7 +11,7 @@ from math import isfinite
 from typing import Any
 
 from sbert.data import FORMATS, Texts
-from sbert.inputs.arguments import check_threshold, nearest_argument
+from sbert.inputs.arguments import check_threshold, meant_argument
 from sbert.storage.hub import OWN
 
 INPUT = f"file ({', '.join(FORMATS)}), optionally .gz or .zst; - for standard input"
@@ -51,7 +51,7 @@ def at_least(least: int) -> Callable[[str], int]:
 
 def suggest(name: str, known: Iterable[str]) -> str:
     """What to write instead of an unknown name: the nearest known one, or any."""
-    nearest = nearest_argument(name, known)
+    nearest = meant_argument(name, list(known))
     return f"did you mean {nearest}?" if nearest else f"the known ones are {', '.join(known)}"
 
 

@@ -80,14 +80,14 @@ def known_arguments(
 
 
 def _hint(name: str, names: list[str], config: type | None) -> str:
-    if meant := _meant(name, names):
+    if meant := meant_argument(name, names):
         return f"; did you mean {meant!r}? It takes"
-    if config is not None and (setting := _meant(name, list(inspect.signature(config).parameters))):
+    if config is not None and (setting := meant_argument(name, list(inspect.signature(config).parameters))):
         return f"; pass config={config.__name__}({setting}=...); it takes"
     return ", only"
 
 
-def _meant(name: str, names: list[str]) -> str | None:
+def meant_argument(name: str, names: list[str]) -> str | None:
     """What an unknown argument is called here: as other libraries' names are translated, else the nearest name."""
     elsewhere = import_module(_FOREIGN).NAMES
     equivalents = [each for each in elsewhere.get(name, ()) if each in names]

@@ -228,6 +228,7 @@ def test_flags_count_more_than_the_file(tmp_path: Path) -> None:
 
 # What follows SOFTMAX.
 SETTINGS = [
+    ("--set training.per_device_train_batch_size=8", "_batch_size is unknown; did you mean batch_size?"),
     ("--set epoch=1", "epoch is unknown; the known ones are model, output, data, training"),
     ("--set training.epoch=1", "TrainingConfig: epoch is unknown; did you mean epochs?"),
     ("--set evaluate.a.zzz=1", "evaluate.a: zzz is unknown; the known ones are file, with, columns, label"),
