@@ -147,7 +147,7 @@ def _read_network(folder: Path, classes: int | None, dtype: torch.dtype, argumen
     if classes is None and any(kind.endswith("ForCausalLM") for kind in kinds):
         reason = f"describes a generative model ({kinds[0]}) without a classification head"
         raise UnreadableError(path, reason, "pass classes= for a new head, which has to be trained")
-    config.num_labels = classes or 1
+    config.num_labels = classes or arguments["config_kwargs"].get("num_labels", 1)
     return huggingface.load_classifier(folder, config, dtype, attention, fresh=True)
 
 

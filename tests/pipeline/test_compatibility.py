@@ -72,6 +72,9 @@ def test_what_needs_no_change(folder: Path, model: SentenceEncoder) -> None:
 
 def test_softmax_of_scores(folder: Path) -> None:
     scorer = CrossEncoder(folder, device="cpu", num_labels=3)
+    assert CrossEncoder(folder, device="cpu", num_labels=2, config_kwargs={"num_labels": 3}).classes == 2
+    with pytest.warns(UserWarning, match="no head that scores pairs"):
+        assert CrossEncoder(folder, device="cpu", config_kwargs={"num_labels": 3}).classes == 3
     pairs = [("red fox", "boat"), ("one", "two")]
     scores = scorer.predict(pairs, activation_fn=torch.nn.Identity(), convert_to_tensor=True)
     assert np.allclose(scorer.predict(pairs, apply_softmax=True), scores.softmax(1), atol=1e-6)
