@@ -83,6 +83,7 @@ def test_a_folder_of_its_name_does_not_stand_before_it(
         assert np.array_equal(SentenceEncoder(folder, device="cpu").encode("lake"), other.encode("lake"))
 
 
+@pytest.mark.slow  # A process that imports torch.
 def test_without_a_network_and_a_hub(own: SentenceEncoder, tmp_path: Path) -> None:
     hidden = {**os.environ, "HF_HOME": str(tmp_path / "none"), "HF_HUB_OFFLINE": "0"}
     done = subprocess.run([sys.executable, "-c", OFFLINE], cwd=tmp_path, env=hidden, capture_output=True, text=True)

@@ -55,6 +55,7 @@ def test_a_class_for_map_batches(expected: np.ndarray) -> None:
         embed({"words": np.array(["a", float("nan")], object)})
 
 
+@pytest.mark.slow  # Engines of other libraries start.
 def test_a_file(corpus: Path, tmp_path: Path, expected: np.ndarray) -> None:
     out, source = tmp_path / "out", str(corpus / "part-1.parquet")
     _EncodeFiles(device="cpu").write(source, str(out / "part.parquet"), ["id"])

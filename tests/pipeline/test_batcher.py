@@ -65,6 +65,7 @@ def running(gated: Gated, **settings: Any) -> tuple[Batcher, concurrent.futures.
     return batcher, first
 
 
+@pytest.mark.slow  # Many threads that wait for each other.
 def test_threads_get_the_vectors_of_encode(model: SentenceEncoder) -> None:
     kinds: list[dict[str, Any]] = [
         {},

@@ -50,6 +50,7 @@ def test_neighbours_and_order_do_not_matter(model: SentenceEncoder, expected: np
         np.testing.assert_array_equal(model.encode(TEXTS[row], deterministic=True), expected[row])
 
 
+@pytest.mark.slow  # Many calls with each number of threads.
 def test_threads_and_their_number_do_not_matter(model: SentenceEncoder, expected: np.ndarray) -> None:
     threads, failed = torch.get_num_threads(), []
     try:

@@ -193,6 +193,7 @@ def test_a_killed_worker_is_replaced(model: SentenceEncoder, pool: Pool, tmp_pat
     assert np.allclose(pool.encode(TEXTS), expected, atol=1e-6)
 
 
+@pytest.mark.slow  # Two pools of processes.
 def test_weights_are_shared_and_workers_end_with_the_pool() -> None:
     """Workers share all that one process has loaded and prepared for this CPU, and most of the interpreter's memory."""
     tokenizer = small.wordpiece()
@@ -279,6 +280,7 @@ def test_changes_of_the_model(folder: Path) -> None:
             pool.encode(TEXTS)
 
 
+@pytest.mark.slow  # A pool of its own.
 def test_a_pool_that_is_not_closed_is_freed(model: SentenceEncoder) -> None:
     pool = model.pool(["cpu"])
     ids, directory = ask(pool, orders.pid), pool._workers._folder

@@ -19,10 +19,16 @@ _OUTCOMES = "SBERT_SIMULATED_CUDA"  # In that process: the file to which the out
 _results: dict[str, str] = {}
 
 
+def _runs_together(item: pytest.Item) -> bool:
+    """Whether a test is one of this folder, but for those that start processes anyway."""
+    return item.path.parent == Path(__file__).parent and item.path.name != "test_mistakes.py"
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.parent == Path(__file__).parent:
             item.add_marker(pytest.mark.slow)  # A process of its own takes more than four seconds to start.
+    items.sort(key=lambda item: not _runs_together(item))  # First: while one worker waits, the others have work.
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +60,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    if _OUTCOMES in os.environ:
+    if _OUTCOMES in os.environ or not _runs_together(pyfuncitem):
         return None
     if not _results:
         _results.update(_run_once(pyfuncitem))
@@ -80,7 +86,7 @@ def _run_once(item: pytest.Item) -> dict[str, str]:
         while not complete.exists():
             time.sleep(0.1)
         return dict(json.loads(complete.read_text(encoding="utf-8")))
-    tests = [each.nodeid for each in item.session.items if each.path.parent == Path(__file__).parent]
+    tests = [each.nodeid for each in item.session.items if _runs_together(each)]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n0", *tests]
     outcomes.touch()

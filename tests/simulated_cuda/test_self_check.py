@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import nn
 
-from sbert import CrossEncoder, SentenceEncoder
+from sbert import CrossEncoder, Pooling, SentenceEncoder, Transformer
 from sbert.backends import fused
 from sbert.pipeline import self_check
 from tests import pairs
@@ -137,6 +138,17 @@ def test_a_cross_encoder(tmp_path: Path, cache: Path) -> None:
     with simulated():
         np.testing.assert_allclose(CrossEncoder(path, device="cuda").predict(rows), scores, atol=1e-5)
     assert verdicts(cache) == [{"verdict": None}]
+
+
+def test_what_cannot_be_copied_is_not_judged(folder: Path, cache: Path, expected: np.ndarray) -> None:
+    class Locked(nn.Identity):
+        def __deepcopy__(self, memo: Any) -> Any:
+            raise TypeError("cannot copy a lock")
+
+    with simulated():
+        model = SentenceEncoder(Transformer(folder), Pooling(), Locked(), device="cuda")
+        np.testing.assert_allclose(model.encode(TEXTS), expected, atol=0.02)
+        assert not is_plain(model)
 
 
 def test_where_memory_is_short_nothing_is_judged(folder: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -87,6 +87,7 @@ EACH = [pytest.param(each, id=name, marks=[] if name in QUICK else pytest.mark.s
 
 
 @pytest.mark.parametrize("settings", EACH)  # Twelve runs that are killed: each setting has a state of its own.
+@pytest.mark.slow  # Runs of several epochs.
 def test_killed_runs_go_on_bit_by_bit(settings: dict[str, Any], tmp_path: Path) -> None:
     whole, loss, history, watchers = train(tmp_path / "whole", settings)
     last = min(history[-1]["step"], 5)

@@ -99,6 +99,7 @@ class Slow(torch.nn.Module):
 
 
 @pytest.mark.parametrize("name", ["vectors.npy", "vectors.parquet"])
+@pytest.mark.slow  # Processes that are killed.
 def test_killed_at_random_moments(
     words: SentenceEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -258,6 +259,7 @@ def test_what_others_do_to_a_part_is_an_error(words: SentenceEncoder, tmp_path: 
     assert list(without_manifests(tmp_path)) == [name]
 
 
+@pytest.mark.slow  # Each file of each form, in many ways.
 def test_damaged_files() -> None:
     """Partial files, shards and manifests: no crash, nothing overwritten, no wrong row."""
     outcomes, failures = damage_files(63, seed=1)
@@ -286,6 +288,7 @@ def test_two_writers(words: SentenceEncoder, tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.load(tmp_path / "v.npy"), words.encode(TEXTS))
 
 
+@pytest.mark.slow  # A pool of processes.
 def test_a_failing_source_of_a_pool_loses_no_window(words: SentenceEncoder, tmp_path: Path) -> None:
     with words.pool(["cpu"]) as pool:
         stop(pool, tmp_path / "v.npy")
