@@ -237,6 +237,7 @@ def test_a_forked_process_leaves_the_pool_to_its_parent(pool: Pool) -> None:
     expected = pool.encode(TEXTS)
     child = os.fork()
     if child == 0:
+        signal.alarm(60)  # It would wait for ever.
         with pytest.raises(RuntimeError, match="make one in this process"):
             pool.encode(TEXTS)
         pool.close()

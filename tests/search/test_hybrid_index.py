@@ -590,6 +590,7 @@ def test_threads_and_children(model: SentenceEncoder, tmp_path: Path, quick: Non
     if hasattr(os, "fork"):
         child = os.fork()
         if not child:
+            signal.alarm(60)  # As above.
             index.add("of the child")
             os._exit(0 if index.search("child", 1)[0][0].text == "of the child" else 1)
         assert os.waitpid(child, 0)[1] == 0

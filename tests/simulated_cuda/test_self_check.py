@@ -46,6 +46,16 @@ def is_plain(model: SentenceEncoder) -> bool:
     return model[0].plain_devices == {torch.device("cuda:0")}
 
 
+def check_plain_with_one_warning(folder: Path, words: str, expected: np.ndarray) -> None:
+    """Of a model that is loaded anew, as by the next process."""
+    with simulated():
+        model = SentenceEncoder(folder, device="cuda")
+        with pytest.warns(UserWarning, match=f"{words}.*{REMEDY}") as warned:
+            np.testing.assert_allclose(model.encode(TEXTS), expected, atol=0.02)
+        assert len(warned) == 1
+        assert is_plain(model)
+
+
 def test_a_healthy_gpu(folder: Path, cache: Path, expected: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
     """All batches are compared, once; another model of this kind needs no check, also in another process."""
     monkeypatch.setattr(self_check, "_COUNTS", (1, 2, 32, 2000))
@@ -102,12 +112,7 @@ def test_a_context_that_dies(folder: Path, cache: Path, expected: np.ndarray, mo
             pytest.raises(torch.AcceleratorError, match="illegal memory access"),
         ):
             model.encode(TEXTS)
-    with simulated():
-        model = SentenceEncoder(folder, device="cuda")
-        with pytest.warns(UserWarning, match=f"illegal memory access.*{REMEDY}") as warned:
-            np.testing.assert_allclose(model.encode(TEXTS), expected, atol=0.02)
-        assert len(warned) == 1
-        assert is_plain(model)
+    check_plain_with_one_warning(folder, "illegal memory access", expected)
 
 
 def test_a_process_that_dies(folder: Path, cache: Path, expected: np.ndarray) -> None:
@@ -123,12 +128,7 @@ with simulated():
     died = subprocess.run([sys.executable, "-c", program], cwd=PACKAGE.parent, capture_output=True, text=True)
     assert died.returncode == 9, died.stderr
     assert list(verdicts(cache)[0]) == ["pid"]
-    with simulated():
-        model = SentenceEncoder(folder, device="cuda")
-        with pytest.warns(UserWarning, match=f"a process died when it used this model.*{REMEDY}") as warned:
-            np.testing.assert_allclose(model.encode(TEXTS), expected, atol=0.02)
-        assert len(warned) == 1
-        assert is_plain(model)
+    check_plain_with_one_warning(folder, "a process died when it used this model", expected)
     assert "a process died" in verdicts(cache)[0]["verdict"]
 
 

@@ -98,6 +98,7 @@ def run_in_child(run: Callable[[], object]) -> int:
     """Run in a forked child; its wait status."""
     child = os.fork()
     if not child:
+        signal.alarm(120)  # A fork of a process with threads can wait for ever: then the test fails, with its name.
         try:
             run()
         finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import random
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,7 @@ def in_child(work: Callable[[], object]) -> int:
     """The id of a forked process that does this; it ends with 0 if that went well."""
     child = os.fork()
     if not child:
+        signal.alarm(120)  # A fork of a process with threads can wait for ever: then the test fails, with its name.
         try:
             work()
             os._exit(0)
