@@ -12,8 +12,10 @@ from torch import Tensor
 
 from sbert.backends.padded import REMEDY
 from sbert.batch import Ragged, TokenBatch
+from sbert.inputs.devices import name_of_use
 from sbert.storage.files import is_failure, one_line
-from sbert.storage.processes import Lock
+from sbert.storage.folders import user_cache
+from sbert.storage.processes import Lock, has_died, marked
 
 _HALF = (torch.bfloat16, torch.float16)
 # In half precision, CPUs process keys in blocks; an incomplete block costs as much as two, so masked keys complete it.
@@ -260,11 +262,15 @@ def attend_by_kernel(
 
 
 def _try_kernel(training: bool, dtype: torch.dtype, device: torch.device, dim: int) -> str | None:
-    """Why the kernel cannot be used; None if it can."""
+    """Why the kernel cannot be used; None if it can. A process that dies here leaves a marker for the next ones."""
+    reason, path = "gives other vectors", user_cache() / "gpu" / name_of_use(device, "kernel", training, dtype, dim)
     try:
-        if _works(training, dtype, device, dim):
-            return None
-        reason = "gives other vectors"
+        if has_died(path):
+            reason = f"has ended a process; to try it again, remove {path}"
+        else:
+            with marked(path):
+                if _works(training, dtype, device, dim):
+                    return None
     except Exception as error:
         if not is_failure(error):
             raise
@@ -295,4 +301,4 @@ def _works(training: bool, dtype: torch.dtype, device: torch.device, dim: int) -
             by_head = (gradients[2].float() * value.float() - out.float()).mean(2).sum(0)
             finite = [0 * each.float().abs().max() for each in gradients]
             error = torch.stack([error, by_head.abs().max(), *finite]).max()
-        return bool(error < 0.1)  # Not of what is not finite.
+        return bool(error < 0.03)  # Not of what is not finite.

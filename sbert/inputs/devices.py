@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import platform
+import re
 from functools import cache
+from pathlib import Path
 from typing import cast
 
 import torch
@@ -28,6 +33,22 @@ _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torc
 def default_device() -> torch.device:
     """The first available accelerator, else the CPU."""
     return torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
+
+
+def driver_version() -> str:
+    """The version of NVIDIA's driver; on other systems than Linux, the CUDA that it is for."""
+    try:
+        lines = Path("/proc/driver/nvidia/version").read_text(encoding="utf-8")
+        return str(re.findall(r" (\d+\.[\d.]+) ", lines)[0])
+    except (OSError, IndexError):
+        return str(getattr(torch._C, "_cuda_getDriverVersion", lambda: "not found")())
+
+
+def name_of_use(device: torch.device, *facts: object) -> str:
+    """The name of a file about a use of a GPU, which is another one for other facts, GPUs, drivers and versions."""
+    properties = str(torch.cuda.get_device_properties(device)), torch.__version__, torch.version.cuda
+    known = json.dumps([facts, properties, driver_version(), platform.node()], default=str)
+    return f"{hashlib.sha256(known.encode()).hexdigest()[:16]}.json"
 
 
 def default_batch_tokens(device: torch.device) -> int:

@@ -7,10 +7,6 @@ marker is written in the user's cache; a process that dies leaves it, and the ne
 from __future__ import annotations
 
 import copy
-import hashlib
-import json
-import os
-import platform
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -22,9 +18,11 @@ from torch import nn
 from sbert.backends.network import state_of
 from sbert.backends.padded import REMEDY
 from sbert.inputs.arguments import warn
+from sbert.inputs.devices import name_of_use
 from sbert.saving.verification import versions
 from sbert.storage.files import is_failure, is_out_of_memory, one_line, read_object, write_json
 from sbert.storage.folders import user_cache
+from sbert.storage.processes import has_died, marked
 
 # Words of the texts that are compared, whose numbers of tokens are about these; and the texts of each batch. Of the
 # largest batch, texts are the first three, so that all takes no more than two seconds.
@@ -58,66 +56,65 @@ def check(job: Any) -> None:
         job: The ``Encoding`` of a call, whose model is in eval mode.
     """
     parts = [part for part in job.model.modules() if getattr(part, "backend", "plain") == "auto"]
-    reason = _verdict(job, path := _path(job)) if parts else None
+    reason = _verdict(job, parts, path := _path(job)) if parts else None
     if reason is not None:
         plain = "there, the model runs as its Hugging Face module alone"
         warn(f"on {job.device}, {reason}; {plain}; {REMEDY}; to check it again, remove {path}")
-        for part in parts:
-            part.plain_devices.add(job.device)
+        _run_plain(parts, job.device)
+
+
+def _run_plain(parts: list[Any], device: torch.device, plain: bool = True) -> None:
+    for part in parts:
+        (part.plain_devices.add if plain else part.plain_devices.discard)(device)
 
 
 def _path(job: Any) -> Path:
     """The file of the verdict on a kind of model, a device and versions."""
     model = repr(job.model), [(name, *weight.shape) for name, weight in job.model.named_parameters()]
-    properties = str(torch.cuda.get_device_properties(job.device)), torch.version.cuda, platform.node()
-    facts = json.dumps([model, str(job.inference.dtype), properties, versions()])
-    return user_cache() / "gpu" / f"{hashlib.sha256(facts.encode()).hexdigest()[:16]}.json"
+    return user_cache() / "gpu" / name_of_use(job.device, model, job.inference.dtype, versions())
 
 
-def _verdict(job: Any, path: Path) -> str | None:
+def _verdict(job: Any, parts: list[Any], path: Path) -> str | None:
     """Why a model must run plain on a device; None if it need not."""
-    state: dict[str, Any] = {}
-    with suppress(OSError, ValueError):
-        state = read_object(path)
-    reason: str | None = state.get("verdict")
-    if "verdict" in state:
-        return reason
-    if "pid" in state and not _is_running(state["pid"]):
-        reason = "a process died when it used this model for the first time"
-        _write(path, {"verdict": reason})
-        return reason
-    _write(path, {"pid": os.getpid()})
-    try:
-        reason = _compare(job)
-    except BaseException as error:
-        if not is_failure(error):
-            path.unlink(missing_ok=True)
+    with suppress(OSError, ValueError, KeyError):
+        kept: str | None = read_object(path)["verdict"]
+        return kept
+    reason: str | None = "a process died when it used this model for the first time"
+    if not has_died(path):
+        try:
+            with marked(path):
+                reason = _compare_ways(job, parts)
+        except BaseException as error:
             if is_out_of_memory(error):  # Smaller batches may fit; the next process checks again.
                 return None
-            raise
-        reason = f"the first use of this model fails ({one_line(error)})"
-    _write(path, {"verdict": reason})
+            if not is_failure(error):
+                raise
+            reason = f"the first use of this model fails ({one_line(error)})"
+    with suppress(OSError):  # Where nothing can be kept, each process checks.
+        write_json(path, {"verdict": reason})
     return reason
 
 
-def _write(path: Path, state: dict[str, Any]) -> None:
-    with suppress(OSError):  # Where nothing can be kept, each process checks.
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_json(path, state)
+def _compare_ways(job: Any, parts: list[Any]) -> str | None:
+    """Why a model must run plain: its vectors are not those of float32, and would be nearer to them."""
+    error, limit = compare(job) or (0.0, 0.0)
+    if error <= limit:
+        return None
+    _run_plain(parts, job.device)
+    plain, _ = compare(job) or (0.0, 0.0)
+    _run_plain(parts, job.device, False)
+    if not (plain > error / 2 or plain != plain):
+        return f"vectors differ by {error:.1e} of their norm from float32, not by {limit:.1e}"
+    dtype = str(job.inference.dtype).removeprefix("torch.")
+    warn(f"in {dtype} on {job.device}, vectors differ by {error:.1e} of their norm from float32; pass dtype='float32'")
+    return None
 
 
-def _is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:  # It belongs to another user.
-        pass
-    return True
+def compare(job: Any) -> tuple[float, float] | None:
+    """How far the vectors of a call on a GPU are from those in float32 on the CPU: the error, and its limit.
 
-
-def _compare(job: Any) -> str | None:
-    """Why the vectors of a model on a device cannot be trusted; None if they are those of float32."""
+    Both are relative to the norm of the vectors; None if the model has parts that cannot be copied to the CPU.
+    """
     texts = [" ".join((_WORDS * 40)[start : start + length]) for start, length in enumerate(_LENGTHS)]
     tokens = job.model.tokens([(text, "a cat") for text in texts] if job.model.is_cross_encoder else texts)
     every, error = np.arange(len(texts)), 0.0
@@ -137,8 +134,7 @@ def _compare(job: Any) -> str | None:
             errors = (vectors - expected[rows]).norm(dim=1)[seen] / expected.norm(dim=1).max()
             error = max([error, *errors.tolist()], key=lambda each: (each != each, each))  # NaN is the largest.
     exact = job.inference.dtype in (torch.float32, torch.float64) and not torch.backends.cuda.matmul.allow_tf32
-    limit = _EXACT if exact else _HALF
-    return None if error <= limit else f"vectors differ by {error:.1e} of their norm from float32, not by {limit:.1e}"
+    return error, _EXACT if exact else _HALF
 
 
 def _reference(job: Any) -> Any:

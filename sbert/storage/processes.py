@@ -1,4 +1,4 @@
-"""Process-wide state: locks, the umask, and how both survive a fork.
+"""Process-wide state: locks, the umask, how both survive a fork; and markers of processes that may die.
 
 A fork copies the memory of a process, but only one of its threads. In the child, a lock held by another thread is never
 released. GNU OpenMP (used by torch) and tokenizers wait for threads that exist only in the parent. Without the
@@ -12,7 +12,9 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 
 def in_child(function: Callable[[], object]) -> None:
@@ -63,6 +65,42 @@ def umask() -> int:
         mask = os.umask(0o077)
         os.umask(mask)
     return mask
+
+
+@contextmanager
+def marked(path: Path) -> Iterator[None]:
+    """A file with the number of this process while the block runs: only a process that dies in it leaves the file."""
+    with suppress(OSError):  # Where nothing can be written, nothing is known later.
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(str(os.getpid()), encoding="utf-8")
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            path.unlink()
+
+
+def has_died(path: Path) -> bool:
+    """Whether a process has died in a block that was marked by this file."""
+    try:
+        return not _is_running(int(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        return False
+
+
+def _is_running(pid: int) -> bool:
+    if sys.platform == "win32":  # There, a signal of any number would end it.
+        from ctypes import windll
+
+        handle = windll.kernel32.OpenProcess(0x1000, False, pid)
+        return bool(handle and windll.kernel32.CloseHandle(handle))
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # It belongs to another user.
+        pass
+    return True
 
 
 _ended = True

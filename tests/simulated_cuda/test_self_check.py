@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from sbert import CrossEncoder, Pooling, SentenceEncoder, Transformer
-from sbert.backends import fused
+from sbert.backends import attention, fused
 from sbert.pipeline import self_check
 from tests import pairs
 from tests.project.code_lines import PACKAGE
@@ -59,8 +59,8 @@ def check_plain_with_one_warning(folder: Path, words: str, expected: np.ndarray)
 def test_a_healthy_gpu(folder: Path, cache: Path, expected: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
     """All batches are compared, once; another model of this kind needs no check, also in another process."""
     monkeypatch.setattr(self_check, "_COUNTS", (1, 2, 32, 2000))
-    compare, calls = self_check._compare, []
-    monkeypatch.setattr(self_check, "_compare", lambda job: calls.append(job.inference.dtype) or compare(job))
+    compare, calls = self_check.compare, []
+    monkeypatch.setattr(self_check, "compare", lambda job: calls.append(job.inference.dtype) or compare(job))
     with simulated():
         for _ in range(2):
             model = SentenceEncoder(folder, device="cuda")
@@ -121,15 +121,48 @@ import os, torch
 from sbert import SentenceEncoder
 from sbert.pipeline import self_check
 from tests.simulated_cuda.simulator import simulated
-self_check._compare = lambda job: os._exit(9)
+self_check.compare = lambda job: os._exit(9)
 with simulated():
     SentenceEncoder({str(folder)!r}, device="cuda").encode("one")
 """
     died = subprocess.run([sys.executable, "-c", program], cwd=PACKAGE.parent, capture_output=True, text=True)
     assert died.returncode == 9, died.stderr
-    assert list(verdicts(cache)[0]) == ["pid"]
+    assert isinstance(verdicts(cache)[0], int)  # The number of the process.
     check_plain_with_one_warning(folder, "a process died when it used this model", expected)
     assert "a process died" in verdicts(cache)[0]["verdict"]
+
+
+def test_a_process_that_dies_in_the_kernel_of_training(cache: Path) -> None:
+    """The next process trains without it."""
+    program = """
+import os, torch
+from sbert.backends import attention
+from tests.simulated_cuda.simulator import simulated
+attention._works = lambda *_: os._exit(9)
+with simulated():
+    attention.has_kernel(torch.bfloat16, torch.device("cuda", 0), 64, training=True)
+"""
+    died = subprocess.run([sys.executable, "-c", program], cwd=PACKAGE.parent, capture_output=True, text=True)
+    assert died.returncode == 9, died.stderr
+    words = f"has ended a process; to try it again, remove {cache}.*{REMEDY}"
+    with simulated():
+        with pytest.warns(UserWarning, match=words):
+            assert not attention.has_kernel(torch.bfloat16, torch.device("cuda", 0), 64, training=True)
+        assert attention.has_kernel(torch.bfloat16, torch.device("cuda", 0), 64)
+
+
+def test_where_no_way_is_nearer_the_dtype_is_named(
+    folder: Path, cache: Path, expected: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a model for which half precision is too coarse, the plain way would be slower and no better."""
+    monkeypatch.setattr(self_check, "_HALF", 1e-6)
+    with simulated():
+        model = SentenceEncoder(folder, device="cuda")
+        with pytest.warns(UserWarning, match="in bfloat16 on cuda:0, vectors differ by .*pass dtype='float32'"):
+            np.testing.assert_allclose(model.encode(TEXTS), expected, atol=0.02)
+        assert not is_plain(model)
+        SentenceEncoder(folder, device="cuda", dtype="float32").encode(TEXTS)
+    assert verdicts(cache) == [{"verdict": None}] * 2
 
 
 def test_a_cross_encoder(tmp_path: Path, cache: Path) -> None:
@@ -155,7 +188,7 @@ def test_where_memory_is_short_nothing_is_judged(folder: Path, cache: Path, monk
     def full(job: Any) -> None:
         raise torch.OutOfMemoryError("full")
 
-    monkeypatch.setattr(self_check, "_compare", full)
+    monkeypatch.setattr(self_check, "compare", full)
     with simulated(), warnings.catch_warnings():
         warnings.simplefilter("error")
         model = SentenceEncoder(folder, device="cuda")

@@ -130,6 +130,33 @@ def test_without_the_kernel_training_goes_on(lost: str, monkeypatch: pytest.Monk
         assert (ours - theirs).norm() <= 0.02 * theirs.norm()
 
 
+# What torch 2.12 and 2.13 have beside the arguments of 2.10 and 2.11.
+SIGNATURES = {"2.10": "", "2.12": ", Tensor? block_table=None, int? num_splits=None"}
+
+
+@pytest.mark.parametrize("first", SIGNATURES)
+def test_the_kernel_has_the_arguments_of_each_torch(first: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a stand-in with the signature of a release, from this one on."""
+    operator, library = torch.ops.aten._flash_attention_forward, torch.library.Library("stand_in", "FRAGMENT")
+    name = f"flash_{first.replace('.', '_')}"
+    library.define(
+        f"{name}(Tensor query, Tensor key, Tensor value, Tensor? cum_seq_q, Tensor? cum_seq_k, SymInt max_q,"
+        " SymInt max_k, float dropout_p, bool is_causal, bool return_debug_mask, *, float? scale=None,"
+        " SymInt? window_size_left=None, SymInt? window_size_right=None, Tensor? seqused_k=None,"
+        f" Tensor? alibi_slopes=None{SIGNATURES[first]}) -> (Tensor, Tensor, Tensor, Tensor, Tensor)"
+    )
+    library.impl(name, operator, "CompositeImplicitAutograd")
+    values = [x.bfloat16().float() for x in inputs(8)]
+    with simulated() as gpu:
+        monkeypatch.setattr(torch.ops.aten, "_flash_attention_forward", getattr(torch.ops.stand_in, name))
+        for options in ({}, {"causal": True, "scale": 0.3}, {"window": (3, 3)}):
+            expected = gradients(values, "cpu", torch.float32, **options)
+            result = gradients(values, "cuda", torch.bfloat16, **options)
+            for ours, theirs in zip(result, expected, strict=True):
+                assert (ours - theirs).norm() <= 0.02 * theirs.norm()
+        assert gpu.count("kernel _flash_attention_backward") >= 3
+
+
 def model(folder: Path, device: str, dropout: float) -> SentenceEncoder:
     encoder = SentenceEncoder(folder, device=device, dtype="float32").train()
     for module in encoder.modules():
