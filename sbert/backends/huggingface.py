@@ -200,12 +200,13 @@ def load_model(folder: Path, config: PretrainedConfig, dtype: torch.dtype, atten
     return model
 
 
-def rebuild(config: PretrainedConfig, weights: dict[str, Tensor], dtype: torch.dtype) -> PreTrainedModel:
-    """The transformer of ``load_model``, from weights in memory."""
+def rebuild_bert(values: dict[str, Any], weights: dict[str, Tensor], dtype: torch.dtype) -> PreTrainedModel:
+    """The BERT of ``load_model``, from the values of its ``config.json`` and weights in memory."""
     # The random state belongs to the caller, who may have set a seed after loading.
     with silence(), torch.random.fork_rng(devices=[]):
-        kind: Any = import_from("MODEL_FOR_TEXT_ENCODING_MAPPING")[type(config)]
-        return kind.from_pretrained(None, config=config, state_dict=weights, dtype=dtype).eval()
+        config, kind = import_from("BertConfig").from_dict(values), import_from("BertModel")
+        model: PreTrainedModel = kind.from_pretrained(None, config=config, state_dict=weights, dtype=dtype)
+        return model.eval()
 
 
 def load_classifier(

@@ -10,11 +10,9 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, get_type_hints
+from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
 import torch
 import torch.nn.functional as F
@@ -48,11 +46,10 @@ class Config:
     hidden_dropout_prob: float
     attention_probs_dropout_prob: float
     layer_norm_eps: float
-    model_type: ClassVar[str] = "bert"
+    model_type: str
 
 
-@dataclass(frozen=True)
-class Origin:
+class Origin(NamedTuple):
     """Folder of a model and the contents of its small files when it was loaded: the folder may not exist later.
 
     Args:
@@ -64,14 +61,6 @@ class Origin:
     folder: Path
     files: dict[str, bytes]
     dtype: torch.dtype
-
-    @contextmanager
-    def restore(self) -> Iterator[Path]:
-        """A temporary folder with these files: the folder of the model may be replaced at any time."""
-        with tempfile.TemporaryDirectory() as name:
-            for file, content in self.files.items():
-                (Path(name) / file).write_bytes(content)
-            yield Path(name)
 
 
 class Output(NamedTuple):
@@ -96,7 +85,7 @@ class BertModel(nn.Module):
         self.config: Config = config
         self.origin: Origin = origin
         dim = config.hidden_size
-        self.embeddings: nn.ModuleDict = nn.ModuleDict(
+        self.embeddings: Any = nn.ModuleDict(
             {
                 "word_embeddings": _table(config.vocab_size, dim, config.pad_token_id),
                 "position_embeddings": _table(config.max_position_embeddings, dim),
@@ -106,33 +95,32 @@ class BertModel(nn.Module):
             }
         )
         layers = nn.ModuleList(_layer(config) for _ in range(config.num_hidden_layers))
-        self.encoder: nn.ModuleDict = nn.ModuleDict({"layer": layers})
+        self.encoder: Any = nn.ModuleDict({"layer": layers})
         self.pooler: nn.ModuleDict = nn.ModuleDict({"dense": nn.Linear(dim, dim, device="meta")})
         self.eval()
 
     @property
     def dtype(self) -> torch.dtype:
         """Dtype of the weights."""
-        return self.embeddings.word_embeddings.weight.dtype  # type: ignore[return-value, union-attr]
+        return self.embeddings.word_embeddings.weight.dtype  # type: ignore[no-any-return]
 
     @property
     def device(self) -> torch.device:
         """Device of the weights."""
-        return self.embeddings.word_embeddings.weight.device  # type: ignore[return-value, union-attr]
+        return self.embeddings.word_embeddings.weight.device  # type: ignore[no-any-return]
 
     def get_input_embeddings(self) -> nn.Module:
         """The embeddings of the tokens."""
-        return self.embeddings["word_embeddings"]
+        return self.embeddings.word_embeddings  # type: ignore[no-any-return]
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Output:
-        table: Any = self.embeddings
+        table = self.embeddings
         x = table.word_embeddings(input_ids) + table.token_type_embeddings(torch.zeros_like(input_ids))
         x = x + table.position_embeddings(torch.arange(input_ids.shape[1], device=input_ids.device))
         x = table.LayerNorm(x)
         seen = None if attention_mask is None else attention_mask.bool()[:, None, None]  # (rows, 1, 1, tokens)
         activate = ACTIVATIONS[self.config.hidden_act].apply
-        layers: Any = self.encoder["layer"]
-        for layer in layers:
+        for layer in self.encoder["layer"]:
             own, after = layer.attention.self, layer.attention.output
             query, key, value = (
                 part(x).unflatten(-1, (self.config.num_attention_heads, -1)).transpose(1, 2)
@@ -183,34 +171,27 @@ class PlainTokenizer:
 
 
 def convert_model(network: BertModel) -> PreTrainedModel:
-    """The Hugging Face model with the modules of a minimal one."""
+    """The Hugging Face model with the innermost modules of a minimal one: the same weights, the same hooks."""
     origin = network.origin
-    with origin.restore() as folder:
-        config = huggingface.load_config(folder, {})
-    model = huggingface.rebuild(config, network.state_dict(), origin.dtype)
+    model = huggingface.rebuild_bert(json.loads(origin.files["config.json"]), network.state_dict(), origin.dtype)
     model.name_or_path = model.config.name_or_path = str(origin.folder)
-    _move(network, model)
+    for name, part in network.named_modules(remove_duplicate=False):
+        if isinstance(part, (BertModel, nn.ModuleDict, nn.ModuleList)):
+            hooks = {key: value for key, value in vars(part).items() if "hook" in key}
+            vars(model.get_submodule(name)).update(hooks, training=part.training)
+        else:
+            model.set_submodule(name, part)
     return model.to(network.device)
 
 
 def convert_tokenizer(plain: PlainTokenizer) -> PreTrainedTokenizerBase:
-    """The tokenizer of transformers."""
-    with plain.origin.restore() as folder:
-        tokenizer = huggingface.load_tokenizer(folder, {})
+    """The tokenizer of transformers, from a temporary folder: that of the model may be replaced at any time."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name, content in plain.origin.files.items():
+            (Path(folder) / name).write_bytes(content)
+        tokenizer = huggingface.load_tokenizer(Path(folder), {})
     tokenizer.name_or_path = tokenizer.init_kwargs["name_or_path"] = str(plain.origin.folder)
     return tokenizer
-
-
-def _move(ours: nn.Module, theirs: nn.Module) -> None:
-    """Replace the innermost modules of the Hugging Face model by ours: the same weights, the same hooks."""
-    vars(theirs).update({name: value for name, value in vars(ours).items() if "hook" in name})
-    theirs.training = ours.training
-    for name, part in ours._modules.items():
-        target = theirs._modules[name]
-        if isinstance(part, (nn.ModuleDict, nn.ModuleList)) and target is not None:
-            _move(part, target)
-        else:
-            theirs._modules[name] = part
 
 
 # -------------------------------------------------------------------------------------------------------------- loading
@@ -222,7 +203,7 @@ _UNUSUAL_FILES = {
 }
 _FLOATS = {torch.float64, torch.float32, torch.float16, torch.bfloat16}
 # Keys of a config.json: those of BERT, those without effect, and those without effect if they have these values.
-_FIELDS: dict[str, type] = {name: kind for name, kind in get_type_hints(Config).items() if name != "model_type"}
+_FIELDS: dict[str, type] = get_type_hints(Config)
 _KINDS = {**_FIELDS, "_name_or_path": str, "transformers_version": str, "use_cache": bool, "initializer_range": float}
 _USUAL: dict[str, tuple[Any, ...]] = {
     "model_type": ("bert",),
@@ -273,53 +254,53 @@ def load(folder: Path, dtype: torch.dtype) -> tuple[BertModel, PlainTokenizer] |
         return None
 
 
-def _load(folder: Path, dtype: torch.dtype) -> tuple[BertModel, PlainTokenizer] | None:
+def _require(*usual: object) -> None:
+    """Raise an error, for which ``load`` returns None, unless all of these are true."""
+    if not all(usual):
+        raise ValueError("transformers loads it")
+
+
+def _load(folder: Path, dtype: torch.dtype) -> tuple[BertModel, PlainTokenizer]:
     check_files(folder)
     names = os.listdir(folder)
-    if _UNUSUAL_FILES.intersection(names) or any(name.endswith((".jinja", "tokenizer.model")) for name in names):
-        return None
+    _require(not _UNUSUAL_FILES.intersection(names))
+    _require(not any(name.endswith((".jinja", "tokenizer.model")) for name in names))
     origin = Origin(folder, {name: (folder / name).read_bytes() for name in _READ if name in names}, dtype)
     values = json.loads(origin.files["config.json"])
     config = _read_config(values)
-    plain = None if config is None else _read_tokenizer(origin, values.get("tokenizer_class"))
-    weights = None if config is None else _read_weights(folder / "model.safetensors", config.num_hidden_layers)
-    if config is None or plain is None or weights is None:
-        return None
+    plain = _read_tokenizer(origin, values.get("tokenizer_class"))
+    weights = _read_weights(folder / "model.safetensors", config.num_hidden_layers)
     network = BertModel(config, origin)
     network.load_state_dict({name: weight.to(dtype) for name, weight in weights.items()}, assign=True)
     return network, plain
 
 
-def _read_config(given: dict[str, Any]) -> Config | None:
-    """The configuration if it is that of a BERT, complete, and without unknown keys; else None."""
-    if given.get("model_type") != "bert" or not _FIELDS.keys() <= given.keys():
-        return None
+def _read_config(given: dict[str, Any]) -> Config:
+    """The configuration of a BERT, complete, and without unknown keys."""
     for key, value in given.items():
         usual = [each for each in _USUAL.get(key, ()) if type(each) is type(value) and each == value]
-        if not usual and (key in _USUAL or type(value) is not _KINDS.get(key)):
-            return None
+        _require(usual if key in _USUAL else type(value) is _KINDS.get(key))
     config = Config(**{name: given[name] for name in _FIELDS})
     sizes = [given[name] for name, kind in _FIELDS.items() if kind is int and name != "pad_token_id"]
-    fits = min(sizes) > 0 and config.hidden_size % config.num_attention_heads == 0  # The modules check the rest.
-    return config if fits and config.hidden_act in ACTIVATIONS else None
+    # The modules check the rest.
+    _require(min(sizes) > 0, config.hidden_size % config.num_attention_heads == 0, config.hidden_act in ACTIVATIONS)
+    return config
 
 
-def _read_weights(path: Path, layers: int) -> dict[str, Tensor] | None:
-    """The tensors of a file if their number fits the number of layers."""
+def _read_weights(path: Path, layers: int) -> dict[str, Tensor]:
+    """The tensors of a file whose number fits the number of layers."""
     from safetensors import safe_open
 
     with safe_open(path, "pt") as file:
-        if (file.metadata() or {}).get("format") != "pt":
-            return None
         names = set(file.keys()) - {"embeddings.position_ids"}  # In old files; positions from 0.
-        if len(names) != 16 * layers + 7:
-            return None
+        _require(len(names) == 16 * layers + 7, (file.metadata() or {}).get("format") == "pt")
         weights = {name: file.get_tensor(name) for name in names}
-    return weights if {weight.dtype for weight in weights.values()} <= _FLOATS else None
+    _require({weight.dtype for weight in weights.values()} <= _FLOATS)
+    return weights
 
 
-def _read_tokenizer(origin: Origin, named: str | None) -> PlainTokenizer | None:
-    """The tokenizer of a folder with a BERT; None if transformers might modify it.
+def _read_tokenizer(origin: Origin, named: str | None) -> PlainTokenizer:
+    """The tokenizer of a folder with a BERT, which transformers would not modify.
 
     Args:
         origin: The folder.
@@ -330,56 +311,47 @@ def _read_tokenizer(origin: Origin, named: str | None) -> PlainTokenizer | None:
     files = origin.files
     config = json.loads(files.get("tokenizer_config.json", b"{}"))
     kind = config.get("tokenizer_class") or named
-    special = _special_tokens(config, json.loads(files.get("special_tokens_map.json", b"{}")), kind in _REBUILT)
-    if special is None or kind not in (*_REBUILT, *_TAKEN) or not _is_usual(config):
-        return None
+    sides = {config.get("padding_side", "right"), config.get("truncation_side", "right")}
+    _require(kind in (*_REBUILT, *_TAKEN), set(config) <= {*_SPECIAL, *_STEPS, *_NOTES, *_EMPTY})
+    _require(not any(map(config.get, _EMPTY)), isinstance(config.get("model_input_names", []), list))
+    _require(sides <= {"left", "right"})
     check_ids(origin.folder / "tokenizer.json", files["tokenizer.json"])
     tokenizer = Tokenizer.from_buffer(files["tokenizer.json"])
     known = tokenizer.get_added_tokens_decoder()
-    stated = config.get("added_tokens_decoder")
-    if stated is not None and stated != {str(number): token.__getstate__() for number, token in known.items()}:
-        return None
+    stated = {str(number): token.__getstate__() for number, token in known.items()}
+    _require(config.get("added_tokens_decoder") in (None, stated))
+    special = _special_tokens(config, json.loads(files.get("special_tokens_map.json", b"{}")), kind in _REBUILT)
     special.setdefault("pad_token", (tokenizer.padding or {}).get("pad_token"))
     numbers = {token.content: number for number, token in known.items() if token.special}
-    if not numbers.keys() >= set(special.values()):  # transformers would add it.
-        return None
-    if tokenizer.post_processor is None or (kind in _REBUILT and not _is_berts(tokenizer, config, special, numbers)):
-        return None
+    _require(numbers.keys() >= set(special.values()))  # transformers would add it.
+    _require(tokenizer.post_processor)
+    if kind in _REBUILT:
+        _require_steps_of_bert(tokenizer, config, special, numbers)
     side = config.get("truncation_side", (tokenizer.truncation or {}).get("direction", "right"))
     limit = config.get("model_max_length")
     return PlainTokenizer(tokenizer, numbers[special["pad_token"]], 10**30 if limit is None else limit, side, origin)
 
 
-def _is_usual(config: dict[str, Any]) -> bool:
-    """Whether all keys of a tokenizer_config.json are known to have no effect."""
-    sides = {config.get("padding_side", "right"), config.get("truncation_side", "right")}
-    known = set(config) <= {*_SPECIAL, *_STEPS, *_NOTES, *_EMPTY} and sides <= {"left", "right"}
-    return known and not any(map(config.get, _EMPTY)) and isinstance(config.get("model_input_names", []), list)
-
-
-def _special_tokens(config: dict[str, Any], mapped: dict[str, Any], rebuilt: bool) -> dict[str, Any] | None:
+def _special_tokens(config: dict[str, Any], mapped: dict[str, Any], rebuilt: bool) -> dict[str, Any]:
     """The special tokens by name, as strings."""
     tokens = {**(_SPECIAL if rebuilt else {}), **{name: config[name] for name in _SPECIAL if name in config}}
     if "added_tokens_decoder" not in config:  # Otherwise special_tokens_map.json is not read.
-        if not set(mapped) <= set(_SPECIAL):
-            return None
+        _require(set(mapped) <= set(_SPECIAL))
         tokens.update({name: value["content"] if isinstance(value, dict) else value for name, value in mapped.items()})
-    return tokens if set(map(type, tokens.values())) <= {str} else None
+    _require(set(map(type, tokens.values())) <= {str})
+    return tokens
 
 
-def _is_berts(
+def _require_steps_of_bert(
     tokenizer: tokenizers.Tokenizer, config: dict[str, Any], special: dict[str, str], numbers: dict[str, int]
-) -> bool:
-    """Whether the steps of a tokenizer are those that the class of BERT would build from its vocabulary."""
+) -> None:
+    """The steps of a tokenizer are to be those that the class of BERT would build from its vocabulary."""
     from tokenizers import models, normalizers, pre_tokenizers, processors
 
-    model = tokenizer.model
-    if type(model) is not models.WordPiece or model.unk_token != special["unk_token"]:
-        return False
-    added = tokenizer.get_added_tokens_decoder()
-    as_in_vocabulary = [model.token_to_id(token.content) for token in added.values()] == list(added)
-    if not as_in_vocabulary or (model.continuing_subword_prefix, model.max_input_chars_per_word) != ("##", 100):
-        return False
+    model, added = tokenizer.model, tokenizer.get_added_tokens_decoder()
+    _require(type(model) is models.WordPiece, model.unk_token == special["unk_token"])
+    _require((model.continuing_subword_prefix, model.max_input_chars_per_word) == ("##", 100))
+    _require([model.token_to_id(token.content) for token in added.values()] == list(added))
     first, last = special["cls_token"], special["sep_token"]
     template = processors.TemplateProcessing(
         single=f"{first}:0 $A:0 {last}:0",
@@ -389,7 +361,5 @@ def _is_berts(
     options = {theirs: config[ours] for ours, theirs in _STEPS.items() if ours in config}
     built: tuple[Any, ...] = (normalizers.BertNormalizer(**options), pre_tokenizers.BertPreTokenizer(), template)
     steps: tuple[Any, ...] = (tokenizer.normalizer, tokenizer.pre_tokenizer, tokenizer.post_processor)
-    same = (
-        a and json.loads(a.__getstate__()) == json.loads(b.__getstate__()) for a, b in zip(steps, built, strict=True)
-    )
-    return all(same)  # Their type stands in their JSON.
+    for ours, theirs in zip(steps, built, strict=True):  # Their type stands in their JSON.
+        _require(ours and json.loads(ours.__getstate__()) == json.loads(theirs.__getstate__()))
