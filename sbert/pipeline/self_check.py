@@ -133,7 +133,8 @@ def compare(job: Any) -> tuple[float, float] | None:
             seen = vectors.isfinite().all(1) | (job.inference.dtype != torch.float16)
             errors = (vectors - expected[rows]).norm(dim=1)[seen] / expected.norm(dim=1).max()
             error = max([error, *errors.tolist()], key=lambda each: (each != each, each))  # NaN is the largest.
-    exact = job.inference.dtype in (torch.float32, torch.float64) and not torch.backends.cuda.matmul.allow_tf32
+    tf32 = torch.backends.cuda.matmul.fp32_precision == "tf32"  # The older setting raises where the newer was used.
+    exact = job.inference.dtype in (torch.float32, torch.float64) and not tf32
     return error, _EXACT if exact else _HALF
 
 

@@ -165,6 +165,24 @@ def test_where_no_way_is_nearer_the_dtype_is_named(
     assert verdicts(cache) == [{"verdict": None}] * 2
 
 
+@pytest.mark.parametrize(("setting", "value"), [("fp32_precision", "tf32"), ("allow_tf32", True)])
+def test_products_in_tf32_are_allowed_their_error(
+    setting: str, value: object, folder: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever of torch's two settings allows it: after the newer one, the older cannot be read."""
+    monkeypatch.setattr(self_check, "_EXACT", 0.0)
+    setattr(torch.backends.cuda.matmul, setting, value)
+    try:
+        with simulated():
+            model = SentenceEncoder(folder, device="cuda", dtype="float32")
+            model.encode(TEXTS)
+            assert not is_plain(model)
+    finally:
+        torch.backends.cuda.matmul.fp32_precision = "none"
+        torch.backends.cuda.matmul.allow_tf32 = False
+    assert verdicts(cache) == [{"verdict": None}]
+
+
 def test_a_cross_encoder(tmp_path: Path, cache: Path) -> None:
     path, rows = pairs.folder(tmp_path / "cross"), [(text, "a boat") for text in TEXTS]
     scores = CrossEncoder(path, device="cpu").predict(rows)
