@@ -11,15 +11,9 @@ from torch import Tensor, nn
 from sbert.backends.network import has_hooks, state_of
 from sbert.backends.padded import Padded
 from sbert.backends.parity import copy_without_hooks, probe, tolerance
-from sbert.backends.state import forward
+from sbert.backends.state import ModelState, forward
 from sbert.batch import TokenBatch
 from sbert.storage.files import is_failure
-
-
-class _Head:
-    """Whether the head of a model gives the same scores if it is shown the first token of each row alone."""
-
-    reads_first: bool | None = None
 
 
 def scores(model: Any, batch: TokenBatch) -> Tensor:
@@ -39,32 +33,21 @@ def scores(model: Any, batch: TokenBatch) -> Tensor:
 
 
 def _reads_first_tokens(model: Any) -> bool:
-    known = state_of(model, _Head)
+    """Whether the head gives the same scores if it is shown the first token of each row alone."""
+    known = state_of(model, ModelState)
     if known.reads_first is None:
         copied, batch = copy_without_hooks(model), probe(model.base_model, model.device)
         try:
             with torch.no_grad(), torch.autocast(batch.ids.device.type, enabled=False):
                 expected = Padded(copied).scores(batch)
-                vectors = Padded(copied.base_model).forward(batch)
-                scores = _of_first(copied, vectors[batch.offsets[:-1]])
-                error = (scores - expected).norm() / expected.norm().clamp(min=1e-12)
-            known.reads_first = bool(error <= tolerance(expected.dtype, model.device))
+                first = Padded(copied.base_model).forward(batch)[batch.offsets[:-1]]
+                error = (_of_first(copied, first) - expected).norm()
+            known.reads_first = bool(error <= tolerance(expected.dtype, model.device) * expected.norm())
         except Exception as failure:
             if not is_failure(failure):
                 raise
             known.reads_first = False
     return known.reads_first
-
-
-class _Given(nn.Module):
-    """In the place of a backbone: the output that it has given."""
-
-    def __init__(self, output: Any) -> None:
-        super().__init__()
-        self._output = output
-
-    def forward(self, *_: Any, **__: Any) -> Any:
-        return self._output
 
 
 def _of_first(model: Any, first: Tensor) -> Tensor:
@@ -75,7 +58,8 @@ def _of_first(model: Any, first: Tensor) -> Tensor:
     states, pooler = first[:, None], getattr(model.base_model, "pooler", None)
     pooled = None if pooler is None else pooler(states)
     output = BaseModelOutputWithPooling(last_hidden_state=states, pooler_output=pooled)
-    head = copy.copy(model)  # The same modules, except the backbone.
-    vars(head)["_modules"] = {**model._modules, model.base_model_prefix: _Given(output)}
+    head, given = copy.copy(model), nn.Module()  # The same modules, but in the place of the backbone its output.
+    vars(given)["forward"] = lambda *_, **__: output
+    vars(head)["_modules"] = {**model._modules, model.base_model_prefix: given}
     logits: Tensor = head(input_ids=torch.zeros(len(first), 1, dtype=torch.int64, device=first.device)).logits
     return logits

@@ -56,6 +56,8 @@ class ModelState:
         # Why backends do not run it as the padded module does, by backend, kind of device and dtype.
         self.refusals: dict[tuple[type[Backend], str, torch.dtype], str | None] = {}
         self.cached: CachedBackend | None = None
+        # Of a model for sequence classification: whether its head reads the first token of each row alone.
+        self.reads_first: bool | None = None
 
 
 def forward(network: Any, batch: TokenBatch) -> Tensor:
@@ -109,20 +111,12 @@ def padding_reason(network: Any) -> str | None:
 
 def _choose(network: Any, inference: Inference, device: torch.device) -> Forward:
     """How a network runs in one call of ``encode``: from copies of its weights, or as the module, seen by its hooks."""
-    cached: CachedBackend | None = None
-    try:
-        cached = cached_backend(network, inference) if inference.copies else None
-    except (RuntimeError, MemoryError) as error:  # The module needs no memory for copies; the next call tries again.
-        if not is_out_of_memory(error):
-            raise
+    cached = cached_backend(network, inference) if inference.copies else None
     if cached is None or cached.backend is None:
         return _of_module(network, inference, device)
-    backend, weights, module, kind = cached.backend, cached.weights, None, device.type
+    backend, weights, kind = cached.backend, cached.weights, device.type
 
     def run(batch: TokenBatch) -> Tensor:
-        nonlocal module
-        if module is not None:
-            return module(batch)
         try:
             with torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext():
                 return backend.forward(batch).to(weights)
@@ -132,7 +126,7 @@ def _choose(network: Any, inference: Inference, device: torch.device) -> Forward
             reason = f"it fails {backend.how} ({one_line(error)})"
         plain = _of_module(network, inference, device)
         vectors = plain(batch)  # Where this fails, too, it is not the backend's fault.
-        module = plain
+        inference.forwards[network] = plain
         warn_slower(network, reason)
         state_of(network, ModelState).cached = cached._replace(backend=None, reason=reason)  # Until the weights change.
         return vectors
@@ -163,7 +157,13 @@ def cached_backend(network: Any, inference: Inference) -> CachedBackend:
     with _lock:
         known.cached = None  # Its copies are not needed while others are made.
         samples = Samples(network)
-        backend, reason = _fastest(network, inference)
+        try:
+            backend, reason = _fastest(network, inference)
+        except (RuntimeError, MemoryError) as error:  # The module needs no copies; the next call tries again.
+            if not is_out_of_memory(error):
+                raise
+            reason = "there is no memory for copies of its weights"
+            return CachedBackend(None, reason, settings, samples, network.dtype, current)
         cached = known.cached = CachedBackend(backend, reason, settings, samples, network.dtype, current)
     return cached
 
@@ -180,12 +180,9 @@ def _fastest(network: Any, inference: Inference) -> tuple[Fused | HalfPrecision 
     if HalfPrecision.supports(network, device, dtype) is not None:
         return None, reason
     options: dict[str, Any] = {"kind": type(select(network, device)), "dtype": dtype, "compiling": compiling}
-    try:
-        half = parity(HalfPrecision, network, device, dtype, _ERROR_OF_HALF, **options)
-        if isinstance(half, str):
-            half = parity(HalfPrecision, network, device, dtype, autocast=True, **options)
-    except torch.OutOfMemoryError:  # The module itself needs no second copy of its weights.
-        return None, reason
+    half = parity(HalfPrecision, network, device, dtype, _ERROR_OF_HALF, **options)
+    if isinstance(half, str):
+        half = parity(HalfPrecision, network, device, dtype, autocast=True, **options)
     return None if isinstance(half, str) else half, reason
 
 

@@ -9,9 +9,10 @@ import torch
 import transformers
 
 from sbert import TokenBatch
-from sbert.backends import classification, packed, scores
+from sbert.backends import packed, scores
 from sbert.backends.network import state_of
 from sbert.backends.padded import Padded
+from sbert.backends.state import ModelState
 from tests import small
 from tests.backends.test_families import DISTIL, ELECTRA, MODERN, QWEN, ROBERTA, SHAPE
 
@@ -44,7 +45,7 @@ def test_scores_of_the_module(kind: str, settings: dict[str, Any], first: bool) 
     made, batch = model(kind, settings), TokenBatch.from_rows(ROWS)
     with torch.no_grad():
         found, expected = scores(made, batch), Padded(made).scores(batch)
-    assert state_of(made, classification._Head).reads_first == first
+    assert state_of(made, ModelState).reads_first == first
     assert (found - expected).abs().max() <= 1e-5 * expected.abs().max()
     assert (expected[0] - expected[1]).abs().max() > 1e-3
 

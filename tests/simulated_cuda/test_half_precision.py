@@ -34,7 +34,8 @@ def encoded(model: SentenceEncoder) -> np.ndarray:
 
 
 def copies(model: SentenceEncoder) -> HalfPrecision | None:
-    backend = state.state_of(model[0].network, state.ModelState).cached.backend
+    cached = state.state_of(model[0].network, state.ModelState).cached
+    backend = cached and cached.backend
     assert backend is None or isinstance(backend, HalfPrecision)
     return backend
 
