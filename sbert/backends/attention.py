@@ -68,7 +68,7 @@ def attend(
     scale: float | None = None,
     dropout: float = 0.0,
     causal: bool = False,
-    window: tuple[int, int] = (-1, -1),
+    window: int | None = None,
 ) -> Tensor:
     """Each token attends to the tokens of its own row.
 
@@ -86,7 +86,7 @@ def attend(
         scale: Of the scores; 1 / sqrt(dim) where it is not given.
         dropout: Probability with which a weight is dropped.
         causal: Whether a token sees only itself and those before it.
-        window: How many tokens to the left and to the right a token sees; -1 for all.
+        window: How many tokens to each side a token sees, itself included; None for all.
 
     Shape:
         query: (tokens, heads, dim). key, value: (tokens, key heads, dim). bias: (heads, longest, longest).
@@ -99,25 +99,21 @@ def attend(
         >>> attend(torch.zeros(3, 1, 1), torch.zeros(3, 1, 1), value, rows).flatten()
         tensor([2., 2., 5.])
     """
-    left, right = (window[0], 0) if causal else window
-    # What the longest row does not reach is no bound.
-    sees = (left if 0 <= left < rows.longest - 1 else -1, right if 0 <= right < rows.longest - 1 else -1)
+    # How far to the left and to the right; what the longest row does not reach is no bound.
+    reach = -1 if window is None or window >= rows.longest else window - 1
+    sees = (reach, 0 if causal and rows.longest > 1 else reach)
     trained = dropout > 0 or (torch.is_grad_enabled() and any(x.requires_grad for x in (query, key, value)))
-    if trained:
-        query, key, value = _as_autocast(query, key, value)
     if bias is None and has_kernel(query.dtype, query.device, query.shape[-1], trained):
         return attend_by_kernel(query, key, value, rows, dropout=dropout, scale=scale, sees=sees)
     if query.device.type == "cuda" and rows.longest:
         return attend_padded(query, key, value, rows, bias=bias, dropout=dropout, scale=scale, sees=sees)
-    outputs, start = [], 0
-    for count, length in rows.groups:
-        end = start + count * length
+    sizes, outputs = [count * length for count, length in rows.groups], []
+    parts = (x.split_with_sizes(sizes) for x in (query, key, value))
+    for (count, length), *part in zip(rows.groups, *parts, strict=True):
         if length == 1 and not dropout and key.shape == query.shape:  # A token that sees itself alone.
-            outputs.append(value[start:end])
-            start = end
+            outputs.append(part[2])
             continue
-        q, k, v = (x[start:end].view(count, length, *x.shape[1:]).transpose(1, 2) for x in (query, key, value))
-        # (count, heads, length, dim)
+        q, k, v = (x.view(count, length, *x.shape[1:]).transpose(1, 2) for x in part)  # (count, heads, length, dim)
         only_causal = bias is None and sees == (-1, 0)
         mask = None if only_causal else _mask(length, bias, sees, query)
         filler = -length % _BLOCK
@@ -128,18 +124,9 @@ def attend(
         shared = key.shape[1] != query.shape[1]
         out = F.scaled_dot_product_attention(q, k, v, mask, dropout, only_causal, scale=scale, enable_gqa=shared)
         outputs.append(out.transpose(1, 2).flatten(0, 1))
-        start = end
     if not outputs:
         return torch.empty_like(query)
     return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
-
-
-def _as_autocast(*tensors: Tensor) -> tuple[Tensor, ...]:
-    """In the dtype of autocast on an accelerator: some models normalize queries and keys in float32."""
-    kind = tensors[0].device.type
-    if kind != "cuda" or not torch.is_autocast_enabled(kind):
-        return tensors
-    return tuple(x.to(torch.get_autocast_dtype(kind)) for x in tensors)
 
 
 def _mask(length: int, bias: Tensor | None, sees: tuple[int, int], like: Tensor) -> Tensor | None:

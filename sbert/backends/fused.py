@@ -45,8 +45,7 @@ class _Layer:
         norms = (layer.attention_norm, layer.query_norm, layer.key_norm)
         self.attention_norm, self.query_norm, self.key_norm = (norm and _norm(norm, dtype) for norm in norms)
         self.norm = _norm(layer.norm, dtype)
-        # Both sides of a window count the token itself.
-        self.window = (-1, -1) if layer.window is None else (layer.window - 1, layer.window - 1)
+        self.window = layer.window
         self.rotary = None if layer.rotary is None else _of_longest(layer.rotary, dtype)
         shares = self.key_heads != self.heads
         self.is_plain = not (layer.rotary or layer.query_norm or layer.window or self.causal or shares)

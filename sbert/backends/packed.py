@@ -119,13 +119,11 @@ def _attention(
     foreign = [name for name in _UNSUPPORTED if options.get(name) is not None]
     if foreign:
         raise NotImplementedError(f"attention with {foreign[0]} needs padding")
-    causal = options.get("is_causal")
-    size = options.get("sliding_window")  # Both sides count the token itself.
-    options["sbert_windows"].append(size)
+    causal, window = options.get("is_causal"), options.get("sliding_window")
+    options["sbert_windows"].append(window)
     # Under autocast, models that normalize queries and keys do so in float32.
     query, key, value = (x[0].transpose(0, 1).to(value.dtype) for x in (query, key, value))  # (tokens, heads, dim)
     causal = getattr(module, "is_causal", True) if causal is None else causal
-    window = (-1, -1) if size is None else (size - 1, size - 1)
     scale, dropout = options.get("scaling"), options.get("dropout", 0.0)
     return attend(query, key, value, rows, scale=scale, dropout=dropout, causal=causal, window=window)[None], None
 
