@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import chain
 from operator import attrgetter, methodcaller
 from typing import Any, ClassVar, cast
@@ -152,42 +151,28 @@ class Band:
 
     Args:
         tokens: Slice of the tokens of these rows.
-        shape: Number of rows, of heads, and of tokens of the longest row.
-        token: Index of the token in each slot, within the band; 0 at padding.
-        slot: Slots of the heads of each token. Shape: (tokens, heads).
+        shape: Number of rows times heads, and of tokens of the longest row.
+        orders: For one part and for three concatenated parts: the indices to the padded order and back.
         empty: Slots of padding; None without padding.
         hidden: Additive mask of the scores: 0 at tokens, -inf at padding; None without padding.
     """
 
     tokens: slice
-    shape: tuple[int, int, int]
-    token: Tensor
-    slot: Tensor
+    shape: tuple[int, int]
+    orders: dict[int, tuple[Tensor, Tensor]]
     empty: Tensor | None
     hidden: Tensor | None
 
-    @cached_property
-    def _orders(self) -> dict[int, tuple[Tensor, Tensor]]:
-        """For one part and for three concatenated parts: the indices to the padded order and back."""
-        rows, heads, longest = self.shape
-        head = torch.arange(heads)[:, None]
-        orders = {}
-        for parts in (1, 3):
-            part = torch.arange(parts).view(-1, 1, 1, 1)
-            there = (self.token[:, None] * parts + part) * heads + head  # (parts, rows, heads, longest)
-            back = self.slot[:, None] + torch.arange(parts)[:, None] * (rows * heads * longest)
-            orders[parts] = there.flatten(), back.flatten()
-        return orders
-
     def spread(self, x: Tensor, parts: int) -> Tensor:
         """Bring (tokens, parts * dim) to (parts, rows * heads, longest, dim / heads)."""
-        rows, heads, longest = self.shape
-        flat = x[self.tokens].reshape(-1, x.shape[1] // (parts * heads))
-        return flat.index_select(0, self._orders[parts][0]).view(parts, rows * heads, longest, -1)
+        there, back = self.orders[parts]
+        flat = x[self.tokens].reshape(len(back), -1)
+        return flat.index_select(0, there).view(parts, *self.shape, -1)
 
     def collect(self, x: Tensor) -> Tensor:
         """Inverse of ``spread``."""
-        return x.view(-1, x.shape[-1]).index_select(0, self._orders[len(x)][1]).view(len(self.slot), -1)
+        back = self.orders[len(x)][1]
+        return x.view(-1, x.shape[-1]).index_select(0, back).view(self.tokens.stop - self.tokens.start, -1)
 
 
 def bands(batch: TokenBatch, heads: int, dtype: torch.dtype) -> list[Band]:
@@ -210,18 +195,24 @@ def bands(batch: TokenBatch, heads: int, dtype: torch.dtype) -> list[Band]:
 
 def _band(start: int, lengths: Tensor, heads: int, dtype: torch.dtype) -> Band:
     offsets = F.pad(lengths.cumsum(0), (1, 0))
-    ragged = Ragged(torch.arange(int(offsets[-1])), offsets)
-    token, seen = ragged.padded()  # (rows, longest)
-    rows, longest = token.shape
-    first = (ragged.row_of_token[:, None] * heads + torch.arange(heads)) * longest  # (tokens, heads)
-    slot = first + ragged.position_of_token[:, None]
+    rows = Ragged(torch.arange(int(offsets[-1])), offsets)
+    token, seen = rows.padded()  # (rows, longest)
+    shape, head = (rows.rows * heads, rows.longest), torch.arange(heads)
+    slot = (rows.row_of_token[:, None] * heads + head) * rows.longest + rows.position_of_token[:, None]
+    orders: dict[int, tuple[Tensor, Tensor]] = {}
+    for parts in (1, 3):
+        part = torch.arange(parts)[:, None]
+        there = (token[:, None] * parts + part[..., None, None]) * heads + head[
+            :, None
+        ]  # (parts, rows, heads, longest)
+        back = slot[:, None] + part * math.prod(shape)  # (tokens, parts, heads)
+        orders[parts] = there.flatten(), back.flatten()
     empty = hidden = None
     if not seen.all():
-        unseen = ~seen[:, None].expand(rows, heads, longest)
+        unseen = ~seen.repeat_interleave(heads, 0)  # (rows * heads, longest)
         empty = unseen.flatten().nonzero()[:, 0]
-        hidden = torch.zeros(rows * heads, 1, longest, dtype=dtype)
-        hidden.masked_fill_(unseen.reshape(hidden.shape), -torch.inf)
-    return Band(slice(start, start + len(slot)), (rows, heads, longest), token, slot, empty, hidden)
+        hidden = torch.zeros(shape, dtype=dtype).masked_fill_(unseen, -torch.inf)[:, None]
+    return Band(slice(start, start + len(slot)), shape, orders, empty, hidden)
 
 
 def _scores(runs: list[tuple[int, int]]) -> int:
