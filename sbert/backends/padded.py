@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable
-from contextlib import nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, TypeVar
@@ -137,9 +136,18 @@ inference: ContextVar[Inference | None] = ContextVar("sbert_inference", default=
 def plain(network: Any, batch: TokenBatch) -> Tensor:
     """Vectors of all tokens by the Hugging Face module alone, under autocast if that is the dtype of the call."""
     call = inference.get()
-    weights, kind = network.dtype, batch.values.device.type
-    with nullcontext() if call is None or call.dtype == weights else torch.autocast(kind, call.dtype):
-        return Padded(network).forward(batch).to(weights)
+    dtype = network.dtype if call is None else call.dtype
+    return in_dtype(dtype, network, Padded(network).forward, batch)
+
+
+def in_dtype(dtype: torch.dtype, network: Any, forward: Forward, batch: TokenBatch) -> Tensor:
+    """``forward(batch)``, under autocast if the dtype of the arithmetic is not that of the weights."""
+    weights = network.dtype
+    if dtype == weights:
+        return forward(batch)
+    # torch has one cache of weights that were cast for all threads, whatever streams they compute on.
+    with torch.autocast(batch.values.device.type, dtype, cache_enabled=False):
+        return forward(batch).to(weights)
 
 
 def bucket(rows: int, longest: int, limit: int | None) -> tuple[int, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -14,7 +15,7 @@ from sbert.backends.half_precision import HalfPrecision
 from sbert.backends.minimal_bert import BertModel
 from sbert.backends.network import ModuleTree, Samples, has_hooks, state_of, tree
 from sbert.backends.packed import Packed
-from sbert.backends.padded import Backend, Forward, Inference, Padded, inference
+from sbert.backends.padded import Backend, Forward, Inference, Padded, in_dtype, inference
 from sbert.backends.parity import parity, warn_slower
 from sbert.backends.threads import with_available_threads
 from sbert.batch import TokenBatch
@@ -136,15 +137,10 @@ def _choose(network: Any, inference: Inference, device: torch.device) -> Forward
 
 def _of_module(network: Any, inference: Inference, device: torch.device) -> Forward:
     """The module itself, compiled if that is wanted and it has no hooks, in the dtype of the call."""
-    weights, module = network.dtype, select(network, device).forward
+    module = select(network, device).forward
     if inference.compiling is not None and not has_hooks(network):
         module = torch.compile(module, **inference.compiling)
-
-    def run(batch: TokenBatch) -> Tensor:
-        with torch.autocast(device.type, inference.dtype) if inference.dtype != weights else nullcontext():
-            return module(batch).to(weights)
-
-    return run
+    return partial(in_dtype, inference.dtype, network, module)
 
 
 def cached_backend(network: Any, inference: Inference) -> CachedBackend:

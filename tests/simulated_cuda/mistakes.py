@@ -10,10 +10,12 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,12 +31,12 @@ WORDS = ["one", "two", "red", "fox", "boat", "lake", "hills"]
 TEXTS = [" ".join(WORDS[(row + 3 * position) % len(WORDS)] for position in range(row % 25)) for row in range(100)]
 
 
-def encoder(folder: Path, name: str, device: str, dtype: str = "auto") -> Any:
+def encoder(folder: Path, name: str, device: str, **options: Any) -> Any:
     from sbert import Normalize, Pooling, SentenceEncoder, Transformer
     from sbert.pipeline import self_check
 
     self_check._COUNTS = (1, 2)  # Batches of the check of the first use; its own tests have all.
-    return SentenceEncoder(Transformer(folder / name), Pooling("mean"), Normalize(), device=device, dtype=dtype)
+    return SentenceEncoder(Transformer(folder / name, **options), Pooling("mean"), Normalize(), device=device)
 
 
 def encode(folder: Path) -> None:
@@ -99,6 +101,26 @@ def attend(folder: Path) -> None:
     with simulated():
         result = attention.attend(*(x.to("cuda") for x in (query, key, value)), rows.to("cuda")).cpu()
     assert (result - expected).norm() <= 0.02 * expected.norm()
+
+
+def encode_in_two_threads(folder: Path) -> None:
+    """The Hugging Face module under autocast, on streams of their own; neither thread ends before the other."""
+    expected = encoder(folder, "bert", "cpu").encode(TEXTS[:9])
+    with simulated():
+        model = encoder(folder, "bert", "cuda", backend="plain")
+        both = threading.Barrier(2)
+        model[0].auto_model.encoder.layer[1].register_forward_pre_hook(lambda *_: meet())
+
+        def meet() -> None:
+            both.wait(timeout=60)
+
+        def work(_: int) -> Any:
+            with torch.cuda.stream(torch.cuda.Stream("cuda")):
+                return model.encode(TEXTS[:9])
+
+        with ThreadPoolExecutor(2) as pool:
+            for vectors in pool.map(work, range(2)):
+                np.testing.assert_allclose(vectors, expected, atol=0.02)
 
 
 def sum_gradients(folder: Path) -> None:
@@ -210,6 +232,10 @@ MISTAKES = [
         "nullcontext()", encode_with_bias, "plans of cuDNN",
     ),
     Mistake(
+        "casts of weights are shared with a thread that computes on another stream",
+        "backends/padded.py", ", cache_enabled=False", "", encode_in_two_threads, "another stream",
+    ),
+    Mistake(
         "copies of weights that were edited serve again",
         "backends/network.py", "return bool(self._read().tobytes() == self._before)",
         "return bool(self._read().tobytes())", encode, "Mismatched",
@@ -228,7 +254,7 @@ MISTAKES = [
         "self._sent.append((flat.clone(), self._ranks.start_sum(flat)))", sum_gradients, "memory is freed",
     ),
 ]  # fmt: skip
-SCENARIOS = [encode, encode_with_bias, encode_beside_another_gpu, attend, sum_gradients]
+SCENARIOS = [encode, encode_with_bias, encode_beside_another_gpu, encode_in_two_threads, attend, sum_gradients]
 
 
 def plant(mistake: Mistake) -> None:
