@@ -28,7 +28,7 @@ from sbert.storage import hub
 
 _OTHER = "sentence-transformers"
 _SINGLE = 50  # Texts of each round that are encoded one by one.
-_WORDS = (
+WORDS = (
     "the a of and light stone river under green slowly house walks seven open sky because bread window friend carries"
     " winter music early garden letters against morning quiet market children remember silver across mountains"
 ).split()
@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> None:
             name = library if dtype == "auto" else f"{library} {dtype}"
             process = stack.enter_context(start_process())
             try:
-                first = process.submit(_load, library, arguments.model, arguments.device, dtype).result()
+                first = process.submit(load, library, arguments.model, arguments.device, dtype).result()
             except Exception as error:
                 if library == "sbert":
                     raise
@@ -91,7 +91,7 @@ def make_rounds(arguments: argparse.Namespace) -> list[list[str]]:
     counts = [min(256, size), *[size] * arguments.rounds]
     if arguments.texts is None:
         draw = random.Random(0)  # noqa: S311
-        texts = [" ".join(draw.choices(_WORDS, k=draw.randint(6, 23))) for _ in range(sum(counts))]
+        texts = [" ".join(draw.choices(WORDS, k=draw.randint(6, 23))) for _ in range(sum(counts))]
     else:
         texts = list(dict.fromkeys(read(arguments)[0]))
         laps = -(-sum(counts) // len(texts))
@@ -119,7 +119,7 @@ def start_process() -> Iterator[ProcessPoolExecutor]:
 _loaded: dict[str, Any] = {}  # The model of this process, and the options of its encode.
 
 
-def _load(library: str, model: str, device: str | None, dtype: str) -> float:
+def load(library: str, model: str, device: str | None, dtype: str) -> float:
     """Import a library and load the model: seconds until the first vector."""
     begin = time.perf_counter()
     warnings.filterwarnings("ignore", "this CPU has no bfloat16")  # Of which the main process has warned.
@@ -137,11 +137,11 @@ def _load(library: str, model: str, device: str | None, dtype: str) -> float:
         more = {} if dtype == "auto" else {"dtype": dtype}
         encoder, options = SentenceTransformer(known, device=device, model_kwargs=more), {}
     _loaded.update(encoder=encoder, options={"show_progress_bar": False, **options})
-    _encode(["one text"])
+    encode(["one text"])
     return time.perf_counter() - begin
 
 
-def _encode(texts: Sequence[str]) -> float:
+def encode(texts: Sequence[str]) -> float:
     """Encode texts in one call: seconds."""
     begin = time.perf_counter()
     _loaded["encoder"].encode(texts, **_loaded["options"])
@@ -150,8 +150,8 @@ def _encode(texts: Sequence[str]) -> float:
 
 def _measure(texts: Sequence[str]) -> tuple[float, list[float], int]:
     """Seconds of texts in one call and of some of them one by one, as others; and the peak memory in bytes."""
-    seconds = _encode(texts)
-    singles = [_encode([f"alone {text}"]) for text in texts[:_SINGLE]]
+    seconds = encode(texts)
+    singles = [encode([f"alone {text}"]) for text in texts[:_SINGLE]]
     return seconds, singles, peak_memory(_loaded["encoder"].device)
 
 

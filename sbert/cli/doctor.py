@@ -13,37 +13,34 @@ from sbert.cli.output import facts_table
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``sbert doctor``."""
     add_options(parser, "model", *LOADING, "--json")
-    about = "compare all backends on a CUDA device with float32, row by row, and measure how fast they are"
+    about = "try a CUDA device, stage by stage: vectors, attention, threads, training, search, speed"
     parser.add_argument("--gpu", action="store_true", help=about)
-    parser.add_argument("--report", metavar="FOLDER", help="with --gpu: also write gpu.json, and gpu.md for an issue")
+    about = "with --gpu: also write gpu.jsonl as it goes, and gpu.md for an issue"
+    parser.add_argument("--report", metavar="FOLDER", help=about)
 
 
-def run(arguments: argparse.Namespace) -> None:
-    """Run ``sbert doctor``.
+def run(arguments: argparse.Namespace) -> int:
+    """Run ``sbert doctor``: 1 if a stage of ``--gpu`` fails.
 
     Raises:
-        ValueError: If ``--gpu`` is asked for without a CUDA device, or ``--report`` without ``--gpu``.
+        ValueError: If ``--gpu`` is asked for another device than CUDA, or ``--report`` without ``--gpu``.
     """
-    if arguments.gpu:
-        _check_gpu(arguments.device)
-    elif arguments.report is not None:
-        raise ValueError("--report writes what --gpu measures; pass --gpu as well")
-    if arguments.report is not None:
-        Path(arguments.report).mkdir(parents=True, exist_ok=True)  # Before the long measurement.
-    from sbert.cli import diagnosis
+    if not arguments.gpu:
+        if arguments.report is not None:
+            raise ValueError("--report writes what --gpu finds; pass --gpu as well")
+        from sbert.cli.diagnosis import diagnose
 
-    model = load(arguments)
-    report = diagnosis.measure(model, arguments.model) if arguments.gpu else diagnosis.diagnose(model)
-    if arguments.report is not None:
-        diagnosis.write(report, Path(arguments.report))
-    facts = diagnosis.rows(report) if arguments.gpu else report
-    print(json.dumps(report, ensure_ascii=False, indent=2) if arguments.json else facts_table(facts))
+        facts = diagnose(load(arguments))
+        print(json.dumps(facts, ensure_ascii=False, indent=2) if arguments.json else facts_table(facts))
+        return 0
+    device = arguments.device or "cuda"
+    if device.partition(":")[0] != "cuda":
+        raise ValueError(f"--gpu examines a CUDA device, not --device {device}; pass --device cuda, or leave it out")
+    report = None if arguments.report is None else Path(arguments.report)
+    if report is not None:
+        report.mkdir(parents=True, exist_ok=True)
+        (report / "gpu.jsonl").unlink(missing_ok=True)
+    from sbert.cli.gpu_doctor import Subject, examine
 
-
-def _check_gpu(device: str | None) -> None:
-    import torch
-
-    if not torch.cuda.is_available():
-        raise ValueError("--gpu needs a CUDA device; install its driver and a build of torch with CUDA")
-    if device is not None and torch.device(device).type != "cuda":
-        raise ValueError(f"--gpu measures a CUDA device, not --device {device}; pass --device cuda, or leave it out")
+    device = device if ":" in device else f"{device}:0"
+    return examine(Subject(arguments.model, device, arguments.dtype), report, arguments.json)

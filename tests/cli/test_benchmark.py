@@ -38,8 +38,8 @@ def test_every_library_and_dtype_has_its_row(
             raise ValueError("no float16")
         return real("sbert", model, device, dtype)  # The import of the other library takes seconds.
 
-    real = benchmark._load
-    monkeypatch.setattr(benchmark, "_load", load)
+    real = benchmark.load
+    monkeypatch.setattr(benchmark, "load", load)
     monkeypatch.setattr(benchmark, "start_process", start_thread)
     (tmp_path / "texts.txt").write_text("".join(f"a small boat number {i}\n" for i in range(9)), encoding="utf-8")
     model = str(small.bert(tmp_path / "bert"))

@@ -21,7 +21,8 @@ _results: dict[str, str] = {}
 
 def _runs_together(item: pytest.Item) -> bool:
     """Whether a test is one of this folder, but for those that start processes anyway."""
-    return item.path.parent == Path(__file__).parent and item.path.name != "test_mistakes.py"
+    starts = ("test_mistakes.py", "test_doctor_simulated.py")
+    return item.path.parent == Path(__file__).parent and item.path.name not in starts
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,147 +1,122 @@
-"""``sbert doctor --gpu`` on the simulated device, whose speed means nothing."""
+"""The reports of ``sbert doctor --gpu``: of simulated devices that work, are wrong, and die; and without any."""
 
 from __future__ import annotations
 
 import json
-import math
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from sbert.backends.fused import Fused
-from sbert.backends.packed import Packed
-from sbert.batch import TokenBatch
-from sbert.cli import diagnosis
+from sbert.cli import gpu_doctor
 from sbert.cli.main import main
 from tests import small
-from tests.backends.test_families import build
+from tests.project.code_lines import PACKAGE
 from tests.simulated_cuda.simulator import simulated
 
 pytestmark = pytest.mark.simulated_cuda
-BACKENDS = ["padded", "packed", "fused"]
-FIGURES = {
-    "matrix product": {"TFLOP/s"},
-    "encode, 17 tokens": {"texts/s"},
-    "encode, 256 tokens": {"texts/s"},
-    "one text": {"ms p50", "ms p95"},
-}
-
-
-@pytest.fixture(autouse=True)
-def little_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, size in {"_SIDE": 64, "_TEXTS": 8, "_SINGLES": 8}.items():
-        monkeypatch.setattr(diagnosis, name, size)
+STAGES = [*list(gpu_doctor.STAGES)[:-1], "vectors, cuda:1"]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return small.bert(tmp_path_factory.mktemp("model") / "bert")
+def reports(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if torch.cuda.is_available():
+        pytest.skip("these are of simulated devices")
+    folder = tmp_path_factory.mktemp("reports")
+    command = [sys.executable, "-m", "tests.simulated_cuda.doctor_reports", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=PACKAGE.parent)
+    assert done.returncode == 0, done.stderr
+    return folder
 
 
-def measure(folder: Path, report: Path, *options: str) -> dict[str, Any]:
-    assert main(["doctor", str(folder), "--gpu", "--report", str(report), *options]) == 0
-    assert sorted(path.name for path in report.iterdir()) == ["gpu.json", "gpu.md"]  # And nothing unfinished.
-    return dict(json.loads((report / "gpu.json").read_text(encoding="utf-8")))
+def read(reports: Path, name: str) -> tuple[dict[str, Any], str]:
+    """What is known of each stage, and the page; the line of a stage was printed before the next one started."""
+    lines = (reports / name / "gpu.jsonl").read_text(encoding="utf-8").splitlines()
+    records = list(map(json.loads, lines))
+    assert [record["stage"] for record in records] == [stage for stage in STAGES for _ in range(2)]
+    assert [set(record) for record in records[::2]] == [{"stage"}] * len(STAGES)
+    page = (reports / name / "gpu.md").read_text(encoding="utf-8")
+    assert page.splitlines()[:2] == ["| stage | result |", "| --- | --- |"]
+    printed = (reports / name / "printed").read_text(encoding="utf-8").splitlines()
+    assert [line[:21].rstrip() for line in printed] == [stage[:20] for stage in STAGES]
+    for line in printed:  # The same words in the table.
+        assert line[21:].strip() in page
+    return {record["stage"]: record for record in records[1::2]}, page
 
 
-@pytest.mark.parametrize(("device", "capability"), [("cuda:1", (9, 0)), ("cuda", (7, 5))])
-def test_all_is_measured(
-    device: str, capability: tuple[int, int], folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with simulated(capability):
-        result = measure(folder, tmp_path / "new" / "report", "--device", device)
-    assert result["model"] == "bert"
-    assert list(result["parity"]) == BACKENDS
-    for each in result["parity"].values():
-        assert 0 <= each["error"] <= each["allowed"] < 0.1
-    assert {name: set(figures) for name, figures in result["figures"].items()} == FIGURES
-    values = [value for figures in result["figures"].values() for value in figures.values()]
-    assert all(math.isfinite(value) and value > 0 for value in values)
-    said, page = capsys.readouterr().out, (tmp_path / "new" / "report" / "gpu.md").read_text(encoding="utf-8")
-    assert page.splitlines()[:2] == ["|  | result |", "| --- | --- |"]
-    assert {line.count("|") for line in page.splitlines()} == {3}
-    for name in ("model", "device", "cuda", "versions", "forward", *(f"parity: {way}" for way in BACKENDS), *FIGURES):
-        assert f"\n| {name} | " in page
-        assert f"{name}  " in said
+def failed(stages: dict[str, Any]) -> set[str]:
+    return {name for name, record in stages.items() if "reason" in record}
 
 
-def test_models_without_faster_backends(tmp_path: Path) -> None:
-    folder = build("t5-encoder", tmp_path / "t5")
-    with simulated():
-        parity = measure(folder, tmp_path / "report")["parity"]
-        facts = diagnosis.diagnose(diagnosis.SentenceEncoder(folder, device="cuda"))
-    assert {name: result.get("reason") for name, result in parity.items()} == {
-        "padded": None,
-        "packed": "not used: T5EncoderModel has its own attention",
-        "fused": "not used: t5 is not a BERT-family model",
-    }
-    assert facts["forward"] == "plain, with copies of its weights in half precision: t5 is not a BERT-family model"
+def test_a_healthy_machine(reports: Path) -> None:
+    stages, page = read(reports, "healthy")
+    assert failed(stages) == set()
+    assert (reports / "healthy" / "code").read_text() == "0"
+    assert "cuda:1 Simulated, capability 8.0" in page
+    assert "ok; float32 error" in page
+    assert stages["vectors"]["facts"]["forward"] == "fused: F.linear"
+    assert stages["speed"]["facts"]["short texts/s"] > 0
 
 
-@pytest.mark.parametrize("factor", [1.5, math.nan])
-@pytest.mark.parametrize("broken", [Packed, Fused])
-def test_wrong_vectors_are_reported(
-    broken: Any, factor: float, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Even if only rows of the longest input are wrong, which the comparison at the first use does not see."""
-    right = broken.forward
-
-    def wrong(self: Any, batch: TokenBatch) -> torch.Tensor:
-        vectors = right(self, batch)
-        return vectors * factor if batch.longest == 64 else vectors
-
-    monkeypatch.setattr(broken, "forward", wrong)
-    with simulated():
-        found = measure(folder, tmp_path)
-    [(name, reason)] = [(name, result["reason"]) for name, result in found["parity"].items() if "reason" in result]
-    assert name == broken.name
-    assert reason.startswith("DIFFERENT vectors: nan of" if math.isnan(factor) else "DIFFERENT vectors: 5.0e-01 of")
-    assert "DIFFERENT" in (tmp_path / "gpu.md").read_text(encoding="utf-8")
+def test_a_machine_with_wrong_vectors(reports: Path) -> None:
+    """Its plain way is right, and so is all that falls back to it."""
+    stages, page = read(reports, "wrong")
+    assert failed(stages) == {"vectors", "fine-tuning", "vectors, cuda:1"}
+    assert (reports / "wrong" / "code").read_text() == "1"
+    words = "FAILED: DIFFERENT vectors in torch.float32 from float32 on the CPU; SBERT_BACKEND=plain avoids it"
+    assert f"| vectors | {words}" in page
+    assert any("runs as its Hugging Face module alone" in warning for warning in stages["speed"]["warnings"])
 
 
-def test_what_fails_does_not_hide_the_rest(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
-        raise RuntimeError("an illegal | access")
-
-    monkeypatch.setattr(diagnosis, "_multiply", fail)
-    monkeypatch.setattr(Fused, "__init__", fail)
-    with simulated(), pytest.warns(UserWarning, match="runs by its plain, slower forward"):
-        found = diagnosis.measure(diagnosis.SentenceEncoder(folder, device="cuda", dtype="float32"), "some/name")
-    error = "failed: RuntimeError: an illegal | access"
-    reasons = {name: figures.get("reason") for name, figures in {**found["figures"], **found["parity"]}.items()}
-    assert {name for name, reason in reasons.items() if reason == error} == {"matrix product", "fused"}
-    assert list(reasons.values()).count(None) == len(reasons) - 2
-    diagnosis.write(found, tmp_path)
-    page = (tmp_path / "gpu.md").read_text(encoding="utf-8")
-    assert "\n| matrix product | failed: RuntimeError: an illegal \\| access |\n" in page
+def test_a_machine_that_dies(reports: Path) -> None:
+    """The stages after the one whose context is dead are examined all the same; what failed was tried twice."""
+    stages, page = read(reports, "dying")
+    assert failed(stages) == {"vectors", "attention", "threads", "vectors, cuda:1"}
+    error = "AcceleratorError: CUDA error: an illegal memory access (blocking: {})"
+    assert stages["vectors"]["reason"] == error.format(None)
+    assert stages["vectors"]["again"] == error.format(1)
+    assert "in _compare\n" in stages["vectors"]["traceback"]
+    assert stages["vectors"]["traceback"] in page
+    assert stages["attention"]["reason"] == stages["attention"]["again"] == "the process ended with -9"
+    assert stages["threads"]["reason"] == "it did not end within 600 seconds"
 
 
-@pytest.mark.filterwarnings("ignore:.*runs by its plain, slower forward:UserWarning")
-@pytest.mark.filterwarnings("ignore:attention runs slower than it could:UserWarning")
-@pytest.mark.parametrize("flash", [False, True])
-def test_little_memory_and_no_flash_attention(flash: bool, folder: Path) -> None:
-    """Nothing raises, however early the memory ends; without the kernel, as on Windows, the reasons are there."""
-    with simulated() as gpu:
-        model = diagnosis.SentenceEncoder(folder, device="cuda")
-        if flash:
-            gpu.memory(limit=gpu.call("used"))
-        else:
-            gpu.without_flash()
-        result = diagnosis.measure(model, "name")
-    assert any("out of memory" in line for line in diagnosis.rows(result).values()) == flash
-    if not flash:
-        assert "as torch's kernel for any length fails (" in result["facts"]["attention"]
-        assert result["facts"]["no training kernel"].startswith("torch's _flash_attention_forward fails (")
+def test_a_machine_without_a_gpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By a process as users have it."""
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    folder = str(small.bert(tmp_path / "bert"))
+    assert main(["doctor", folder, "--gpu", "--report", str(tmp_path / "new" / "report"), "--json"]) == 1
+    start, environment = map(json.loads, capsys.readouterr().out.splitlines())
+    assert start == {"stage": "environment"}
+    reason = "its driver is missing or too old" if torch.version.cuda else "this build of torch has no CUDA"
+    assert environment["reason"] == f"there is no CUDA device, as {reason}"
+    assert environment["facts"]["torch"] == torch.__version__
+    assert environment["remedy"].startswith("install a driver, and the build of torch for it")
+    page = (tmp_path / "new" / "report" / "gpu.md").read_text(encoding="utf-8")
+    assert f"| environment | FAILED: there is no CUDA device, as {reason}; install" in page
 
 
-def test_what_cannot_be_measured(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    report = ["--report", str(tmp_path / "report")]
-    for options, reason in {("--gpu", *report): "--gpu needs a CUDA device", (*report,): "pass --gpu as well"}.items():
-        assert main(["doctor", str(folder), *options]) == 2
-        assert reason in capsys.readouterr().err
+def test_what_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_doctor, "_LIMIT", 0.01)
+    record = gpu_doctor._run("environment", gpu_doctor.Subject(str(tmp_path), "cuda:0", "auto"))
+    assert record["reason"] == "it did not end within 0.01 seconds"
+
+
+def test_a_report_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lines are printed all the same."""
+    monkeypatch.setattr(gpu_doctor, "_run", lambda *_, **__: {"reason": "no", "facts": {}, "warnings": []})
+    with pytest.warns(UserWarning, match="the report is not complete"):
+        assert gpu_doctor.examine(gpu_doctor.Subject("m", "cuda:0", "auto"), tmp_path / "missing", as_json=False) == 1
+
+
+def test_what_cannot_be_examined(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", str(folder), "--report", str(tmp_path / "report")]) == 2
+    assert "pass --gpu as well" in capsys.readouterr().err
     with simulated():
         assert main(["doctor", str(folder), "--gpu", "--device", "cpu"]) == 2
-        assert "pass --device cuda" in capsys.readouterr().err
+    assert "pass --device cuda" in capsys.readouterr().err
     assert not (tmp_path / "report").exists()
