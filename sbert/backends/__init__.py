@@ -51,14 +51,60 @@ On an NVIDIA GPU, models run from copies of their weights in half precision, whi
 per layer: of torch's kernel for rows of any length where that works (capability 8.0 or higher, no position bias), and
 elsewhere for rows that are padded to a multiple of 16 tokens, for attention alone, by any of torch's kernels but
 cuDNN's, which are planned anew for each shape. A batch is one copy from pinned memory. All of it is tested on a
-simulated device, and none of it was measured on a real one. ``sbert doctor MODEL --gpu`` compares all backends with
-float32 on yours, row by row, and measures the fastest matrix product and what ``encode`` reaches; ``--report FOLDER``
-also writes ``gpu.json``, and ``gpu.md``, a table to paste into an issue.
+simulated device, and none of it was measured on a real one.
 
 The first ``encode`` of a model on a GPU compares its vectors with float32 on the CPU, for texts of 1 to 512 tokens in
-batches of 1 to 2,000: once for a kind of model, device and versions of packages, as ``~/.cache/sbert/gpu`` remembers.
-If they differ, or the check fails, or a process has died in it, the model runs on that device as its Hugging Face
-module alone, with a warning. An error of CUDA ends all use of the device in its process: start another one.
+batches of 1 to 2,000: once for a kind of model, device, driver and versions of packages, as ``~/.cache/sbert/gpu``
+remembers. If they differ, or the check fails, or a process has died in it, the model runs on that device as its Hugging
+Face module alone, with a warning; if that is no nearer to float32, the warning names the dtype instead. An error of
+CUDA ends all use of the device in its process: start another one.
+
+## The first hour on a GPU
+
+``sbert doctor MODEL --gpu`` tries all of it, stage by stage, each in a process of its own:
+
+```text
+environment          ok; driver 570.86.15; torch 2.13.0; torch built for CUDA 12.8; cuda:0 NVIDIA H100 80GB HBM3, …
+plain vectors        ok; float32 error 1.3e-07 of 1.0e-05; bfloat16 error 3.2e-03 of 3.2e-02
+vectors              ok; float32 error 1.1e-07 of 1.0e-05; bfloat16 error 4.9e-03 of 3.2e-02; forward fused: F.linear
+attention            ok; any length to 17, ms 10.9, then 5.1; …
+two models           ok; models 2
+threads              ok; threads 2; calls 8
+fine-tuning          ok; loss 0.481; sentences/s 946; …
+train in bfloat16    ok; …
+train in float16     ok; …
+search               ok; 100 of 200,000, ms 13.3
+speed                ok; short texts/s 2,057; mixed texts/s 1,412; one text, ms 2.2; p95 5.03
+```
+
+(The figures are those of a simulated device, which computes on a CPU, and mean nothing.) A line is there as soon as it
+is known, so that the last one names what a machine hangs in. What fails ends with what avoids it:
+
+```text
+vectors              FAILED: DIFFERENT vectors in torch.float32 from float32 on the CPU; SBERT_BACKEND=plain avoids it
+```
+
+What dies does not end the other stages. It is tried a second time with ``CUDA_LAUNCH_BLOCKING=1``, so that the
+traceback names the operation at fault:
+
+```text
+vectors              FAILED: AcceleratorError: CUDA error: an illegal memory access; SBERT_BACKEND=plain avoids it;
+                     again, with CUDA_LAUNCH_BLOCKING=1: AcceleratorError: CUDA error: an illegal memory access
+attention            FAILED: the process ended with -9; SBERT_BACKEND=plain avoids it; …
+threads              FAILED: it did not end within 600 seconds; a lock around encode avoids it; …
+```
+
+Without a GPU that torch can use, the first line says why, and is the only one:
+
+```text
+environment          FAILED: there is no CUDA device, as this build of torch has no CUDA; install a driver, and the
+                     build of torch for it (pytorch.org/get-started); driver not found; torch 2.13.0+cpu; …
+```
+
+``--report FOLDER`` also writes ``gpu.md``, this table with all tracebacks, to paste into an issue, and ``gpu.jsonl``.
+``python -m tests.simulated_cuda.doctor_reports FOLDER`` writes such reports of simulated machines: one that works, one
+with wrong vectors, one that dies. ``python -m tests.benchmarks.gpu`` measures encoding, training and search on a GPU
+beside sentence-transformers.
 
 ## Measure it
 

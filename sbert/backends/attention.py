@@ -15,7 +15,7 @@ from sbert.batch import Ragged, TokenBatch
 from sbert.inputs.devices import name_of_use
 from sbert.storage.files import is_failure, one_line
 from sbert.storage.folders import user_cache
-from sbert.storage.processes import Lock, has_died, marked
+from sbert.storage.processes import Lock, has_died, mark_running
 
 _HALF = (torch.bfloat16, torch.float16)
 # In half precision, CPUs process keys in blocks; an incomplete block costs as much as two, so masked keys complete it.
@@ -255,7 +255,7 @@ def _try_kernel(training: bool, dtype: torch.dtype, device: torch.device, dim: i
         if has_died(path):
             reason = f"has ended a process; to try it again, remove {path}"
         else:
-            with marked(path):
+            with mark_running(path):
                 if _works(training, dtype, device, dim):
                     return None
     except Exception as error:

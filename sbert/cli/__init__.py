@@ -55,10 +55,10 @@ model, options, versions or the processor have changed, or if the vectors are da
 ## Is this machine used well?
 
 ``sbert doctor MODEL`` says on which device, in which dtype and by which forward the model runs here, and why a faster
-backend does not run. ``sbert doctor MODEL --gpu`` compares all backends with float32, row by row, and measures the
-fastest matrix product of the GPU, ``encode`` on texts of 17 and of 256 tokens, and one text alone. What fails has its
-reason in the place of the number. ``--report FOLDER`` also writes ``gpu.json`` and ``gpu.md``, a table to paste into an
-issue.
+backend does not run. ``sbert doctor MODEL --gpu`` tries a GPU stage by stage, each in a process of its own: vectors
+beside those of the CPU, attention, two models, threads, training, search and speed. What fails or dies has its reason
+in its line, and what avoids it. ``--report FOLDER`` also writes ``gpu.md``, a table to paste into an issue, and
+``gpu.jsonl`` as it goes; ``sbert.backends`` shows some. The exit code is 1 if a stage failed.
 
 ## Export
 

@@ -23,7 +23,7 @@ def diagnose(model: SentenceEncoder) -> dict[str, str]:
 
     Example:
         >>> sorted(diagnose(model))
-        ['attention', 'batches', 'device', 'dtype', 'forward', 'threads', 'versions']
+        ['attention', 'backend', 'batches', 'device', 'dtype', 'forward', 'threads', 'versions']
     """
     device = model.device
     dtype, why = inference_dtype(model.dtype, model.automatic_dtype, device)
@@ -45,6 +45,7 @@ def diagnose(model: SentenceEncoder) -> dict[str, str]:
         elif isinstance(module, Transformer):
             facts["forward"], reasons = explain(module.materialize(), dtype)  # Materialized as for training.
             facts |= {f"no {name}": reason for name, reason in reasons.items()}
+            facts["backend"] = "auto; SBERT_BACKEND=plain, or backend='plain', runs the Hugging Face module alone"
             facts |= _explain_attention(module, facts["forward"].startswith("fused"), dtype)
     return facts
 

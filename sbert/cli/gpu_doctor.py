@@ -96,10 +96,10 @@ def _compare(model: SentenceEncoder) -> Facts:
     for dtype in dict.fromkeys((model.dtype, chosen)):
         job.inference = Inference(dtype)
         with evaluating(model):
-            found = compare(job)
-        known = "error {:.1e} of {:.1e}".format(*found) if found else "not compared: a module cannot be copied"
+            result = compare(job)
+        known = "error {:.1e} of {:.1e}".format(*result) if result else "not compared: a module cannot be copied"
         facts[str(dtype).removeprefix("torch.")] = known
-        if found and not found[0] <= found[1]:
+        if result and not result[0] <= result[1]:
             raise WrongError(f"DIFFERENT vectors in {dtype} from float32 on the CPU", facts)
     return facts
 
@@ -342,13 +342,13 @@ def _page(records: list[Facts]) -> str:
 
 def _tell(record: Facts) -> str:
     """What is known of a stage, in one line."""
-    told = [f"FAILED: {record['reason']}", record["remedy"]] if "reason" in record else ["ok"]
+    parts = [f"FAILED: {record['reason']}", record["remedy"]] if "reason" in record else ["ok"]
     if "again" in record:
-        told.append(f"again, with CUDA_LAUNCH_BLOCKING=1: {record['again']}")
-    told += [f"warning: {warning}" for warning in record["warnings"]]
+        parts.append(f"again, with CUDA_LAUNCH_BLOCKING=1: {record['again']}")
+    parts += [f"warning: {warning}" for warning in record["warnings"]]
     for name, value in record["facts"].items():
-        told.append(f"{name} {value:,.4g}" if isinstance(value, float) else f"{name} {value}")
-    return " ".join("; ".join(told).split())
+        parts.append(f"{name} {value:,.4g}" if isinstance(value, float) else f"{name} {value}")
+    return " ".join("; ".join(parts).split())
 
 
 if __name__ == "__main__":

@@ -16,7 +16,8 @@
 
 Workers take windows of texts by demand, so a slow device does not hold up the others; one that dies is replaced, and
 its window done again. For one call, ``encode(texts, device=["cuda:0", "cuda:1"])`` and ``sbert encode --devices`` do
-the same.
+the same. Pools are tested with processes on a CPU, and models on two GPUs of one process by simulation; a pool of real
+GPUs has not been tried.
 
 ## Many clients
 

@@ -22,7 +22,7 @@ from sbert.inputs.devices import name_of_use
 from sbert.saving.verification import versions
 from sbert.storage.files import is_failure, is_out_of_memory, one_line, read_object, write_json
 from sbert.storage.folders import user_cache
-from sbert.storage.processes import has_died, marked
+from sbert.storage.processes import has_died, mark_running
 
 # Words of the texts that are compared, whose numbers of tokens are about these; and the texts of each batch. Of the
 # largest batch, texts are the first three, so that all takes no more than two seconds.
@@ -77,12 +77,12 @@ def _path(job: Any) -> Path:
 def _verdict(job: Any, parts: list[Any], path: Path) -> str | None:
     """Why a model must run plain on a device; None if it need not."""
     with suppress(OSError, ValueError, KeyError):
-        kept: str | None = read_object(path)["verdict"]
-        return kept
+        known: str | None = read_object(path)["verdict"]
+        return known
     reason: str | None = "a process died when it used this model for the first time"
     if not has_died(path):
         try:
-            with marked(path):
+            with mark_running(path):
                 reason = _compare_ways(job, parts)
         except BaseException as error:
             if is_out_of_memory(error):  # Smaller batches may fit; the next process checks again.

@@ -68,7 +68,7 @@ def umask() -> int:
 
 
 @contextmanager
-def marked(path: Path) -> Iterator[None]:
+def mark_running(path: Path) -> Iterator[None]:
     """A file with the number of this process while the block runs: only a process that dies in it leaves the file."""
     with suppress(OSError):  # Where nothing can be written, nothing is known later.
         path.parent.mkdir(parents=True, exist_ok=True)

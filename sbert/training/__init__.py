@@ -44,6 +44,9 @@ by another figure than the first.
   of all processes, the loss sees all of them, and the result is that of one process, except for dropout's random
   numbers. ``sharded=True`` distributes weights, gradients and the optimizer's state (FSDP2). If a process dies or
   hangs, the others end with torch's error, at the latest after ``timeout=600`` seconds.
+- **Not tested on GPUs**: several processes run with gloo on CPUs in the tests, and sums beside the backward pass on
+  simulated streams, so NCCL has not been tried; nor FSDP2 with anything but gloo; nor ``optimizer="adamw_8bit"``
+  elsewhere than on a CPU (bitsandbytes 0.50).
 - **The command line**: ``sbert train --help`` explains the flags and the file that take all of this; ``--dry-run``
   prints the plan with estimated time and memory; ``sbert resume FOLDER`` goes on with a run that was stopped. It also
   tells glibc to keep the memory that one step frees for the next, as your own program does with ``MALLOC_MMAP_MAX_=0``

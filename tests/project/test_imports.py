@@ -71,7 +71,7 @@ def file_of(name: str) -> Path:
 CLOCKS = {
     "backends/threads.py": "how long the load of the machine is remembered",
     "cli/benchmark.py": "figures",
-    "cli/diagnosis.py": "figures",
+    "cli/gpu_doctor.py": "figures",
     "cli/train.py": "the time that is left",
     "pipeline/batcher.py": "how long requests wait for others, and figures",
     "pipeline/progress.py": "the rate of the progress bar",
