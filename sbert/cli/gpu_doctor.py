@@ -76,8 +76,7 @@ def _describe(subject: Subject) -> Facts:
     variables = (f"{name}={value}" for name, value in sorted(os.environ.items()) if _VARIABLES.fullmatch(name))
     facts: Facts = {"model": Path(subject.model).name, "dtype": subject.dtype, "driver": driver_version(), **versions()}
     facts |= {"torch built for": f"CUDA {torch.version.cuda}", "variables": " ".join(variables) or "none"}
-    facts["TF32"] = torch.backends.cuda.matmul.fp32_precision
-    facts["deterministic"] = str(torch.are_deterministic_algorithms_enabled())
+    facts |= {"TF32": torch.backends.cuda.matmul.fp32_precision, "deterministic": torch.get_deterministic_debug_mode()}
     if not torch.cuda.is_available():
         why = "its driver is missing or too old" if torch.version.cuda else "this build of torch has no CUDA"
         raise WrongError(f"there is no CUDA device, as {why}", facts)
@@ -115,17 +114,14 @@ def _attend(subject: Subject) -> Facts:
     dtype = inference_dtype(torch.float32, True, device)[0]
 
     def call(device: torch.device, dtype: torch.dtype) -> torch.Tensor:
-        there = rows.to(device)
         leaves = [x.to(device, dtype).requires_grad_(kind == "trained") for x in values]
         bias = scores.to(device, dtype) if kind == "bias" else None
-        query, key, value = leaves
-        result = attend(query, key, value, there, bias=bias, causal=kind == "causal")
+        result = attend(leaves[0], leaves[1], leaves[2], rows.to(device), bias=bias, causal=kind == "causal")
         if kind == "trained":
             result = torch.cat(torch.autograd.grad(result.float().square().sum(), leaves), -1)
         return result.detach().float().cpu().flatten(1)  # Waits for the device.
 
-    kinds = ("any length", "trained", "causal", "bias")
-    for kind, lengths in itertools.product(kinds, _LENGTHS):
+    for kind, lengths in itertools.product(("any length", "trained", "causal", "bias"), _LENGTHS):
         rows = probe_of(lengths, 100, torch.device("cpu"))
         values = torch.randn(3, len(rows.ids), 4, 64).to(dtype).float()
         scores = torch.randn(4, rows.longest, rows.longest).to(dtype).float()
@@ -167,16 +163,15 @@ def _take_turns(subject: Subject) -> Facts:
 def _use_threads(subject: Subject) -> Facts:
     """Two threads on streams of their own share a model."""
     model, texts = subject.load(), [_draw(_TEXTS // 16, seed) for seed in range(2)]
-    expected = [model.encode(each) for each in texts]
 
-    def work(number: int) -> Any:
+    def work(texts: list[str]) -> Any:
         with torch.cuda.stream(torch.cuda.Stream(model.device)):  # type: ignore[no-untyped-call]
-            return [model.encode(texts[number]) for _ in range(4)]
+            return np.stack([model.encode(texts) for _ in range(4)])
 
+    expected = [model.encode(each) for each in texts]
     with ThreadPoolExecutor(2) as pool:
-        for number, results in enumerate(pool.map(work, range(2))):
-            for each in results:
-                _check_same(each, expected[number], "in a second thread")
+        for vectors, alone in zip(pool.map(work, texts), expected, strict=True):
+            _check_same(vectors, alone, "in a second thread")
     return {"threads": 2, "calls": 8}
 
 
@@ -216,7 +211,7 @@ def _measure(subject: Subject, library: str) -> Facts:
     return facts
 
 
-_PLAIN, _OTHER = "SBERT_BACKEND=plain avoids it", "sentence-transformers"
+_PLAIN, _OTHER, _PACKAGE = "SBERT_BACKEND=plain avoids it", "sentence-transformers", "sentence_transformers"
 # What runs, and what to do where it fails.
 STAGES: dict[str, tuple[Callable[[Subject], Facts], str]] = {
     "environment": (_describe, "install a driver, and the build of torch for it (pytorch.org/get-started)"),
@@ -226,8 +221,7 @@ STAGES: dict[str, tuple[Callable[[Subject], Facts], str]] = {
     "two models": (_take_turns, _PLAIN),
     "threads": (_use_threads, "a lock around encode avoids it"),
     "fine-tuning": (partial(_train, dtype="float32", then=_compare), _PLAIN),
-    "train in bfloat16": (partial(_train, dtype="bfloat16"), "TrainingConfig(dtype='float32') avoids it"),
-    "train in float16": (partial(_train, dtype="float16"), "TrainingConfig(dtype='float32') avoids it"),
+    **{f"train in {x}": (partial(_train, dtype=x), "dtype='float32' avoids it") for x in ("bfloat16", "float16")},
     "search": (_search, "vectors on the CPU (NumPy arrays) avoid it"),
     "speed": (partial(_measure, library="sbert"), _PLAIN),
     _OTHER: (partial(_measure, library=_OTHER), "nothing here needs it"),
@@ -304,9 +298,8 @@ def examine(subject: Subject, report: Path | None, as_json: bool) -> int:
         records.append({"stage": title, **record, "remedy": STAGES[name][1]})
         _put(records[-1], records, report, as_json)
         if len(stages) == 1 and "reason" not in record:
-            names = list(STAGES)[1 : None if find_spec("sentence_transformers") else -1]
             others = [gpu for gpu in record["facts"] if gpu.startswith("cuda:") and gpu != own.device]
-            stages += [(each, each, subject) for each in names]
+            stages += [(name, name, subject) for name in list(STAGES)[1:] if name != _OTHER or find_spec(_PACKAGE)]
             stages += [(f"vectors, {gpu}", "vectors", subject._replace(device=gpu)) for gpu in others]
     return int(any("reason" in record for record in records))
 
