@@ -20,12 +20,14 @@ from typing import Any
 
 import torch
 
+import sbert.losses
 from sbert import SentenceEncoder, Trainer, TrainingConfig
 from sbert.data import read_rows
 from sbert.evaluation import SimilarityEvaluator
-from sbert.losses import CosineSimilarityLoss, SoftmaxLoss
+from sbert.losses import SoftmaxLoss
 
-Row = tuple[str, str, Any]
+Row = tuple[Any, ...]  # Two texts, and a label if the loss has one.
+LOSSES = {"stsb": "CosineSimilarityLoss", "nli": "SoftmaxLoss", "ranking": "MultipleNegativesRankingLoss"}
 
 
 def rows_of(data: Path, task: str) -> list[Row]:
@@ -43,38 +45,45 @@ def head(seed: int) -> SoftmaxLoss:
     return SoftmaxLoss(384, 3)
 
 
-def ours(model: str, rows: list[Row], task: str, seed: int, dtype: str) -> tuple[float, Any]:
-    encoder = SentenceEncoder(model, device="cpu")
-    loss = CosineSimilarityLoss() if task == "stsb" else head(seed)
-    trainer = Trainer(encoder, rows, loss, TrainingConfig(seed=seed, dtype=dtype))
+def seconds(train: Callable[[], Any]) -> float:
     start = time.perf_counter()
-    trainer.fit(show_progress_bar=False)
-    return len(rows) / (time.perf_counter() - start), encoder
+    train()
+    if torch.accelerator.is_available():
+        torch.accelerator.synchronize()
+    return time.perf_counter() - start
 
 
-def theirs(model: str, rows: list[Row], task: str, seed: int, dtype: str) -> tuple[float, Any]:
+def ours(
+    model: str, rows: list[Row], task: str, seed: int, dtype: str, device: str = "cpu", batch_size: int = 16
+) -> tuple[float, Any]:
+    encoder = SentenceEncoder(model, device=device)
+    loss = head(seed) if task == "nli" else getattr(sbert.losses, LOSSES[task])()
+    trainer = Trainer(encoder, rows, loss, TrainingConfig(batch_size=batch_size, seed=seed, dtype=dtype))
+    return len(rows) / seconds(lambda: trainer.fit(show_progress_bar=False)), encoder
+
+
+def theirs(
+    model: str, rows: list[Row], task: str, seed: int, dtype: str, device: str = "cpu", batch_size: int = 16
+) -> tuple[float, Any]:
     from datasets import Dataset, disable_progress_bars
     from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, losses
     from sentence_transformers import SentenceTransformerTrainingArguments as Arguments
 
     disable_progress_bars()
-    encoder = SentenceTransformer(model, device="cpu")
-    loss: Any = losses.CosineSimilarityLoss(encoder)
+    encoder = SentenceTransformer(model, device=device)
+    loss: Any = getattr(losses, LOSSES[task])(encoder, *((384, 3) if task == "nli" else ()))
     if task == "nli":
-        loss = losses.SoftmaxLoss(encoder, 384, 3)
         loss.classifier.load_state_dict(head(seed).classifier.state_dict())
-    first, second, labels = zip(*rows, strict=True)
-    table = Dataset.from_dict({"sentence1": list(first), "sentence2": list(second), "label": list(labels)})
+    columns = zip(("sentence1", "sentence2", "label"), zip(*rows, strict=True), strict=False)
+    table = Dataset.from_dict({name: list(values) for name, values in columns})
     with tempfile.TemporaryDirectory() as folder:
         arguments = Arguments(
-            folder, per_device_train_batch_size=16, num_train_epochs=1, learning_rate=2e-5, warmup_steps=0.1,
-            weight_decay=0.01, bf16=dtype == "bfloat16", use_cpu=True, seed=seed, save_strategy="no", report_to=[],
-            disable_tqdm=True, logging_strategy="no",
+            folder, per_device_train_batch_size=batch_size, num_train_epochs=1, learning_rate=2e-5, warmup_steps=0.1,
+            weight_decay=0.01, bf16=dtype == "bfloat16", fp16=dtype == "float16", use_cpu=device == "cpu", seed=seed,
+            save_strategy="no", report_to=[], disable_tqdm=True, logging_strategy="no",
         )  # fmt: skip
         trainer = SentenceTransformerTrainer(model=encoder, args=arguments, train_dataset=table, loss=loss)
-        start = time.perf_counter()
-        trainer.train()
-        return len(rows) / (time.perf_counter() - start), encoder
+        return len(rows) / seconds(trainer.train), encoder
 
 
 def main() -> None:

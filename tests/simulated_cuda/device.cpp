@@ -54,7 +54,7 @@ thread_local std::array<c10::StreamId, MOST> streams{};
 // nothing else is waited for.
 std::recursive_mutex state, leaf;
 using Locked = std::lock_guard<std::recursive_mutex>;
-std::map<std::string, long> kernels;
+std::map<std::string, long> kernels, bytes;  // The latter: of what an operation reads and writes.
 
 // ------------------------------------------------------------------------------------------------------ memory
 
@@ -530,9 +530,12 @@ void run(const c10::OperatorHandle& op, torch::jit::Stack* stack, Held& held) {
       source = other;
     }
   }
-  if (!view && !(copies && (to_host || seen.host.size()))) kernels[name]++;
+  const std::string counted = copies && to_host ? "copies to the host" : copies && seen.host.size() ? "copies to the device" : name;
+  if (!view) kernels[counted]++;
   if (waits) kernels["waits: " + name]++;
-  if (copies && seen.host.size()) kernels[to_host ? "copies to the host" : "copies to the device"]++;
+  const bool looks_up = name == "index_select" || name == "embedding";  // It reads no more of the table than it writes.
+  for (size_t i = looks_up; !view && i < seen.simulated.size(); i++)
+    bytes[counted] += static_cast<long>(seen.simulated[i].nbytes());
 
   // Has this stream waited for those that write what it reads?
   long time = 0;
@@ -615,6 +618,7 @@ void run(const c10::OperatorHandle& op, torch::jit::Stack* stack, Held& held) {
     results.add(value);
     for (const auto& tensor : results.simulated) {
       if (view || !tensor.has_storage() || !tensor.storage().data()) continue;
+      if (!copies) bytes[counted] += static_cast<long>(tensor.nbytes()) * (looks_up ? 2 : 1);
       Locked locked(leaf);
       writers[tensor.storage().data()] = {queue, time};
       users[tensor.storage().data()][queue] = time;
@@ -913,6 +917,7 @@ void simulated_reset(int number) {
   Locked locked(state);
   devices = number;
   kernels.clear();
+  bytes.clear();
   known.clear();
   writers.clear();
   users.clear();
@@ -976,6 +981,7 @@ const char* simulated_report() {
   static std::string text;
   std::ostringstream out;
   for (const auto& [name, number] : kernels) out << "kernel " << name << '\t' << number << '\n';
+  for (const auto& [name, number] : bytes) out << "bytes " << name << '\t' << number << '\n';
   for (const auto& problem : problems) out << '!' << problem << '\t' << 1 << '\n';
   text = out.str();
   return text.c_str();

@@ -18,6 +18,7 @@ import shutil
 import subprocess
 import tempfile
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -104,6 +105,15 @@ class Simulator:
             yield
         finally:
             F.scaled_dot_product_attention = run
+
+    @contextmanager
+    def counted(self) -> Iterator[Counter[str]]:
+        """What is counted in a block; the result is complete behind it."""
+        for shapes in self._shapes.values():
+            shapes.clear()
+        before, new = Counter(self.counts()), Counter[str]()
+        yield new
+        new.update(Counter(self.counts()) - before)
 
     def call(self, name: str, *arguments: Any) -> Any:
         kinds = {int: ctypes.c_long, ctypes.c_void_p: ctypes.c_void_p}

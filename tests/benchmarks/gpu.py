@@ -1,0 +1,245 @@
+"""Encoding, training and search on a CUDA GPU beside sentence-transformers, as tables in Markdown.
+
+python -m tests.benchmarks.gpu [--device cuda] [--quick] [--only encode,training,search] [--scale 1.0] [--head-dim N]
+
+Every library and dtype has a process of its own for each table. They take turns on new texts in each round; the first
+round warms up. A figure is the median over the rounds; in brackets, how many times as fast as the first row (the median
+of the ratios). The last columns compare vectors (after training; of search, scores) with those of the first row: the
+least cosine and the largest difference of rows of length 1. What fails has its reason in the table. MiniLM has the
+weights of all-MiniLM-L6-v2, the other models have random ones. ``--device cpu --scale 0.01 --head-dim 8`` tries the
+program with little work.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, redirect_stdout
+from importlib.metadata import version
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import torch
+from transformers.utils import logging
+
+from sbert.cli.benchmark import start_process
+from sbert.storage.files import one_line
+from tests.benchmarks.compare import Measure
+from tests.benchmarks.contenders import MODEL, OTHER, make_loads
+from tests.benchmarks.training import ours, seconds, theirs
+
+MODELS = {"MiniLM-L6": (6, 32), "BERT-base": (12, 64), "MPNet-base": (12, 64)}  # Layers, and dim of a head.
+HEADS, BATCH, TOP_K = 12, 64, 10
+LIMIT = 150  # Seconds after which a contender is ended.
+
+Round = Callable[[int], tuple[dict[str, float], Any]]  # From the number of a round to figures and vectors.
+_rounds: dict[str, Round] = {}  # Of the contenders in this process.
+
+
+def write_model(name: str, folder: Path, heads: int = HEADS, head_dim: int | None = None) -> str:
+    """A folder with random weights; that of all-MiniLM-L6-v2 where no size is given."""
+    from transformers import AutoTokenizer, BertConfig, BertModel, MPNetConfig, MPNetModel
+
+    layers, usual = MODELS[name]
+    if name == "MiniLM-L6" and head_dim is None:
+        return MODEL
+    kind, config = (MPNetModel, MPNetConfig) if name == "MPNet-base" else (BertModel, BertConfig)
+    dim = heads * (head_dim or usual)
+    sizes = {"hidden_size": dim, "intermediate_size": 4 * dim}
+    torch.manual_seed(0)
+    kind(config(num_hidden_layers=layers, num_attention_heads=heads, **sizes)).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(MODEL, model_max_length=512).save_pretrained(folder)
+    return str(folder)
+
+
+# ------------------------------------------------------------------------------------------ what a process measures
+
+
+def start(who: str, dtype: str, task: str, options: dict[str, Any]) -> None:
+    logging.disable_progress_bar()
+    _rounds[f"{who} {dtype}"] = {"encode": encode, "training": training, "search": search}[task](who, dtype, **options)
+
+
+def measure(name: str, number: int) -> tuple[dict[str, float], Any]:
+    with redirect_stdout(sys.stderr):  # On which trainers write, too.
+        return _rounds[name](number)
+
+
+def encode(who: str, dtype: str, model: str, device: str, scale: float) -> Round:
+    if who == OTHER:
+        from sentence_transformers import SentenceTransformer
+
+        call: Any = SentenceTransformer(model, device=device, model_kwargs={"dtype": dtype}).encode
+    else:
+        from sbert import SentenceEncoder
+
+        call = SentenceEncoder(model, device=device, dtype="auto" if dtype == "default" else dtype).encode
+
+    def run(number: int) -> tuple[dict[str, float], Any]:
+        draw, figures, vectors = Measure(number, scale, time.perf_counter), {}, []
+        texts = draw.texts(10_000)
+        for load, some in make_loads(texts, len(texts), 0).items():
+            taken = seconds(lambda some=some: vectors.append(call(some, show_progress_bar=False)))
+            figures[f"{load}: texts/s"] = len(some) / taken
+        singles = [1000 * seconds(lambda text=text: call(text, show_progress_bar=False)) for text in draw.texts(100)]
+        figures["one: p50, ms"], figures["p95, ms"] = map(float, np.percentile(singles, (50, 95)))
+        return figures, vectors[0]
+
+    return run
+
+
+def training(who: str, dtype: str, model: str, device: str, scale: float) -> Round:
+    def run(number: int) -> tuple[dict[str, float], Any]:
+        draw, figures = Measure(number, scale, time.perf_counter), {}
+        first, second, texts = (draw.texts(count) for count in (4096, 4096, 256))
+        labels = draw.rng.random(len(first)).tolist()
+        for task, columns in {"stsb": (first, second, labels), "ranking": (first, second)}.items():
+            train = theirs if who == OTHER else ours
+            speed, encoder = train(model, list(zip(*columns, strict=True)), task, 0, dtype, device, BATCH)
+            figures[f"{'cosine' if task == 'stsb' else task}: rows/s"] = speed
+        return figures, encoder.encode(texts, show_progress_bar=False)
+
+    return run
+
+
+def search(who: str, dtype: str, device: str, scale: float) -> Round:
+    from tests.benchmarks.search import directions, semantic_search, util
+
+    corpus = directions(max(1000, int(1_000_000 * scale)), 384).to(device)
+
+    def find(queries: torch.Tensor) -> Any:
+        if who == OTHER:
+            hits = util.semantic_search(queries, corpus, top_k=TOP_K)
+            return [[hit["score"] for hit in row] for row in hits]
+        return torch.as_tensor(semantic_search(queries, corpus, TOP_K)[0]).cpu()
+
+    def run(number: int) -> tuple[dict[str, float], Any]:
+        queries, figures, scores = directions(505, 384, number + 1).to(device), {}, []
+        for count, some in {"100": queries[:500].split(100), "1": queries[500:].split(1)}.items():
+            taken = [1000 * seconds(lambda each=each: scores.append(find(each))) for each in some]
+            figures[f"{count} of {len(corpus):,} x 384, ms"] = median(taken)
+        return figures, np.asarray(scores[0])
+
+    return run
+
+
+# ------------------------------------------------------------------------------------------------------- the tables
+
+
+def compete(title: str, task: str, contenders: list[tuple[str, str]], options: dict[str, Any], given: Any) -> None:
+    """Measure the contenders in turns and print their table; the first one is what the others are compared with."""
+    results: dict[str, list[tuple[dict[str, float], Any]]] = {f"{who} {dtype}": [] for who, dtype in contenders}
+    failures: dict[str, str] = {}
+    with ExitStack() as stack:
+        processes = {name: stack.enter_context(start_process()) for name in results}
+
+        def wait(name: str, future: Any) -> Any:
+            try:
+                return future.result(LIMIT)
+            except Exception as error:  # Of the device, too; the processes of the others go on.
+                failures[name] = f"failed: {one_line(error)}"
+                print(f"{title}, {name}: {failures[name]}", file=sys.stderr, flush=True)
+                for child in list((getattr(processes[name], "_processes", None) or {}).values()):
+                    child.kill()  # It may wait for the device for ever.
+                return None
+
+        asked = [processes[f"{who} {dtype}"].submit(start, who, dtype, task, options) for who, dtype in contenders]
+        for name, future in zip(results, asked, strict=True):
+            wait(name, future)
+        begin = time.monotonic()
+        for number in range(given.rounds + 1):
+            if number > 1 and time.monotonic() - begin > given.seconds:
+                break
+            order = list(results)[number % len(results) :] + list(results)[: number % len(results)]
+            for name in (name for name in order if name not in failures):
+                result = wait(name, processes[name].submit(measure, name, number))
+                if result is not None and number:
+                    results[name].append(result)
+                    said = ", ".join(f"{figure} {show(value)}" for figure, value in result[0].items())
+                    print(f"{title}, round {number}, {name}: {said}", file=sys.stderr, flush=True)
+    names = [name for name in results if name not in failures]
+    header = [title, *(results[names[0]][0][0] if names else ["figures"]), "least cosine", "largest difference"]
+    print(f"\n| {' | '.join(header)} |\n|{'---|' * len(header)}")
+    reference = next(iter(results))
+    for name, rounds in results.items():
+        cells = [failures.get(name, ""), *[""] * (len(header) - 2)]
+        if name in names:
+            other = results[reference] if reference in names else []
+            cells = [cell(figure, rounds, other) for figure in header[1:-2]]
+            cells += compare_vectors(rounds, other) if other and name != reference else ("", "")
+        print(f"| {name} | {' | '.join(cells)} |", flush=True)
+
+
+def show(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
+
+
+def cell(figure: str, rounds: Any, reference: Any) -> str:
+    """The median, and in brackets how many times as fast as the reference."""
+    values = [figures[figure] for figures, _ in rounds]
+    pairs = zip(values, (figures[figure] for figures, _ in reference), strict=False)
+    ratios = [one / other if figure.endswith("/s") else other / one for one, other in pairs]
+    return show(median(values)) + (f" ({median(ratios):.2f})" if ratios else "")
+
+
+def compare_vectors(rounds: Any, reference: Any) -> tuple[str, str]:
+    """The least cosine of rows, and the largest difference of their elements once they have length 1."""
+    cosines, differences = [], []
+    for (_, one), (_, other) in zip(rounds, reference, strict=False):
+        a, b = (np.asarray(x, np.float64) / np.linalg.norm(x, axis=1, keepdims=True) for x in (one, other))
+        cosines.append((a * b).sum(1).min())
+        differences.append(np.abs(a - b).max())
+    return f"{min(cosines):.6f}", f"{max(differences):.1e}"
+
+
+def processor() -> str:
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
+
+
+def heading(device: str) -> str:
+    card = processor()
+    if device != "cpu":
+        asked = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+        driver = subprocess.run(asked, capture_output=True, text=True).stdout.split("\n")[0]
+        card = f"{torch.cuda.get_device_name(device)}, driver {driver}, CUDA {torch.version.cuda}, beside {card}"
+    return f"{card}; " + ", ".join(f"{name} {version(name)}" for name in ("torch", "transformers", OTHER))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--quick", action="store_true", help="in about 2 minutes on an H100; else in about 8")
+    parser.add_argument("--only", default="encode,training,search")
+    parser.add_argument("--scale", type=float)
+    parser.add_argument("--head-dim", type=int)
+    given = parser.parse_args()
+    if given.device.startswith("cuda") and not torch.cuda.is_available():
+        sys.exit("torch finds no CUDA GPU here; --device cpu --scale 0.01 tries the program without one")
+    given.rounds, given.seconds = (2, 15) if given.quick else (3, 60)
+    scale = given.scale or (0.3 if given.quick else 1.0)
+    fast = given.device == "cpu" or torch.cuda.get_device_capability(given.device) >= (8, 0)
+    half = "bfloat16" if fast else "float16"
+    print(f"### {heading(given.device)}", flush=True)
+    options = {"device": given.device, "scale": scale}
+    both = [(who, dtype) for who in (OTHER, "sbert") for dtype in ("float32", half)]
+    with tempfile.TemporaryDirectory() as folder:
+        models = {name: write_model(name, Path(folder, name), head_dim=given.head_dim) for name in MODELS}
+        for name, model in models.items() if "encode" in given.only else ():
+            compete(name, "encode", [*both[:2], ("sbert", "float32"), ("sbert", "default")], options | {"model": model},
+                    given)  # fmt: skip
+        trained = [] if "training" not in given.only else list(models.items())[: 1 if given.quick else 2]
+        for name, model in trained:
+            compete(f"training, {name}", "training", both, options | {"model": model}, given)
+        if "search" in given.only:
+            compete("search", "search", [(OTHER, "float32"), ("sbert", "float32")], options, given)
+
+
+if __name__ == "__main__":
+    main()
