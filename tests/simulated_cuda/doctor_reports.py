@@ -71,7 +71,8 @@ def start_by(machine: Callable[[str], None]) -> Callable[..., int]:
         child = os.fork()
         if child == 0:
             try:
-                os.environ.update(environment)
+                for name in environment.keys() - os.environ.keys():  # What a fork has changed stays.
+                    os.environ[name] = environment[name]
                 os.dup2(log.fileno(), 1)
                 os.dup2(log.fileno(), 2)
                 machine(arguments[0])
