@@ -26,23 +26,16 @@ class Activation(NamedTuple):
 
     Args:
         apply: The function.
-        backward: The gradient at its input, from the gradient at its output and the input; None if training by layers
-            does not know it.
         pointwise: What oneDNN calls it: attribute and algorithm; None if it has no name there.
     """
 
     apply: Callable[[Tensor], Tensor]
-    backward: Callable[[Tensor, Tensor], Tensor] | None = None
     pointwise: tuple[str, str] | None = None
 
 
-def _gelu(approximate: str) -> Activation:
-    backward = partial(torch.ops.aten.gelu_backward, approximate=approximate)
-    return Activation(partial(F.gelu, approximate=approximate), backward, ("gelu", approximate))
-
-
-GELU, GELU_TANH = _gelu("none"), _gelu("tanh")
-RELU = Activation(F.relu, lambda gradient, x: gradient * (x > 0), ("relu", ""))
+GELU = Activation(F.gelu, ("gelu", "none"))
+GELU_TANH = Activation(partial(F.gelu, approximate="tanh"), ("gelu", "tanh"))
+RELU = Activation(F.relu, ("relu", ""))
 # By the names that configurations give them.
 ACTIVATIONS = {
     "gelu": GELU,
@@ -136,7 +129,6 @@ class Backbone:
             != {3 * self.heads},
             "no biases": any(each.bias is None for each in linear),
             "causal attention": kind.causal,
-            "an activation whose gradient is not known": self.activation.backward is None,
         }
         beyond = ", ".join(name for name, present in parts.items() if present)
         return f"its layers have {beyond}" if beyond else None

@@ -1,16 +1,13 @@
-"""The forward of BERT-like layers for training on a CPU: one layer is one autograd function.
+"""The forward of BERT-like layers for training on a CPU.
 
 Compared with the Hugging Face module it reduces all but the matrix products: one product for query, key and value,
-dropout from 16 random bits per element, attention in few calls, forward and backward, on rows of similar length, and no
-graph of some hundred small operations.
+dropout from 16 random bits per element, and attention in few calls, forward and backward, on rows of similar length.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from itertools import chain
-from operator import attrgetter, methodcaller
 from typing import Any, ClassVar, cast
 
 import torch
@@ -19,7 +16,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from sbert.backends.architectures import Activation, Backbone, describe
-from sbert.backends.linear import Product, filler, matrix_product, uses_onednn
+from sbert.backends.linear import filler, matrix_product, uses_onednn
 from sbert.backends.network import ALL_HOOKS, has_hooks, walk
 from sbert.backends.packed import positions
 from sbert.backends.padded import Backend
@@ -62,15 +59,13 @@ class CpuTraining(Backend):
         with torch.autocast("cpu", enabled=False):
             x = _embed(backbone, batch).to(dtype)
             if backbone.widen is not None:
-                x = F.linear(x, backbone.widen.weight.to(dtype), backbone.widen.bias.to(dtype))
+                x = _linear(x, backbone.widen)
             tokens = len(x)
             if dtype.itemsize < 4 or tokens > 1024 or uses_onednn(dtype):  # Otherwise MKL multiplies.
                 x = F.pad(x, (0, 0, 0, filler(tokens)))
-            divided, product = bands(batch, backbone.heads, dtype), matrix_product(dtype)
+            divided = bands(batch, backbone.heads, dtype)
             for layer in backbone.layers:
-                modules = (*layer.qkv, layer.out, layer.attention_norm, *layer.up, layer.down, layer.norm)
-                weights = chain.from_iterable(map(attrgetter("weight", "bias"), modules))
-                x = _LayerStep.apply(x, divided, layer, backbone.activation, product, *weights)  # type: ignore[no-untyped-call]
+                x = _layer(x, layer, backbone.activation, divided)
         return x[:tokens]
 
 
@@ -79,65 +74,67 @@ def _embed(backbone: Backbone, batch: TokenBatch) -> Tensor:
     x = backbone.tokens(batch.ids) + table(positions(batch, table.padding_idx))  # (tokens, width)
     if backbone.token_types is not None:
         x = x + (backbone.token_types.weight[0] if batch.types is None else backbone.token_types(batch.types))
-    x = norm(x)
-    return drop(x, dropout_mask(x.shape, _probability(backbone.dropout), x))
+    return _drop(norm(x), backbone.dropout)
+
+
+def _drop(x: Tensor, dropout: nn.Dropout | None) -> Tensor:
+    return drop(x, dropout_mask(x.shape, _probability(dropout), x))
 
 
 def _probability(dropout: nn.Dropout | None) -> float:
     return dropout.p if dropout is not None and dropout.training else 0.0
 
 
-class _LayerStep(torch.autograd.Function):
-    """One layer; ``weights`` are the weight and the bias of each module, in the order of the computation."""
+def _layer(x: Tensor, layer: Any, activation: Activation, divided: list[Band]) -> Tensor:
+    mixed: Tensor = _Attention.apply(_linear(x, *layer.qkv), divided, _probability(layer.dropout))  # type: ignore[no-untyped-call]
+    x = _norm(_drop(_linear(mixed, layer.out), layer.out_dropout).add_(x), layer.attention_norm)
+    down = _linear(activation.apply(_linear(x, *layer.up)), layer.down)
+    return _norm(_drop(down, layer.down_dropout).add_(x), layer.norm)
+
+
+def _linear(x: Tensor, *layers: nn.Linear) -> Tensor:
+    """The outputs of linear layers side by side, in the dtype of x."""
+    parts: list[list[Tensor]] = [[each.weight for each in layers], [each.bias for each in layers]]
+    weight, bias = (each[0] if len(each) == 1 else torch.cat(each) for each in parts)
+    result: Tensor = _Linear.apply(x, weight.to(x.dtype), bias.to(x.dtype))  # type: ignore[no-untyped-call]
+    return result
+
+
+def _norm(x: Tensor, norm: nn.LayerNorm) -> Tensor:
+    return torch.layer_norm(x, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
+
+
+class _Linear(torch.autograd.Function):
+    """x W' + b by ``matrix_product``, also backward."""
 
     @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, divided: list[Band], layer: Any, activation: Activation, product: Product, *weights: Tensor
-    ) -> Tensor:
-        qw, qb, kw, kb, vw, vb, ow, ob, n1w, n1b, uw, ub, dw, db, n2w, n2b = weights
-        w, b = torch.cat([qw, kw, vw]).to(x.dtype), torch.cat([qb, kb, vb]).to(x.dtype)
-        ow, ob, uw, ub, dw, db = map(methodcaller("to", x.dtype), (ow, ob, uw, ub, dw, db))
-        shape = x.shape[1:]
-        mixed, saved = attend_bands(divided, product(x, w, b), _probability(layer.dropout))
-        out = product(mixed, ow, ob)
-        mask1 = dropout_mask(out.shape, _probability(layer.out_dropout), out)
-        h1 = drop(out, mask1).add_(x)
-        y1, mean1, rstd1 = torch.native_layer_norm(h1, shape, n1w, n1b, layer.attention_norm.eps)
-        up = product(y1, uw, ub)
-        activated = activation.apply(up)
-        down = product(activated, dw, db)
-        mask2 = dropout_mask(down.shape, _probability(layer.down_dropout), down)
-        h2 = drop(down, mask2).add_(y1)
-        y2, mean2, rstd2 = torch.native_layer_norm(h2, shape, n2w, n2b, layer.norm.eps)
-        ctx.bands, ctx.activation, ctx.product = divided, activation, product
-        ctx.save_for_backward(
-            x, mixed, mask1, h1, mean1, rstd1, y1, up, activated, mask2, h2, mean2, rstd2,
-            w, ow, uw, dw, n1w, n1b, n2w, n2b, *saved,
-        )  # fmt: skip
-        return y2
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        return matrix_product(x.dtype)(x, weight, bias)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        x, mixed, mask1, h1, mean1, rstd1, y1, up, activated, mask2, h2, mean2, rstd2, *rest = ctx.saved_tensors
-        w, ow, uw, dw, n1w, n1b, n2w, n2b, *saved = rest
-        shape, all3, product = x.shape[1:], [True, True, True], ctx.product
-        g_h2, g_n2w, g_n2b = torch.ops.aten.native_layer_norm_backward(g, h2, shape, mean2, rstd2, n2w, n2b, all3)
-        g_down = drop(g_h2, mask2)
-        g_up = ctx.activation.backward(product(g_down, dw.t(), None), up)
-        g_y1 = product(g_up, uw.t(), None).add_(g_h2)
-        g_h1, g_n1w, g_n1b = torch.ops.aten.native_layer_norm_backward(g_y1, h1, shape, mean1, rstd1, n1w, n1b, all3)
-        g_out = drop(g_h1, mask1)
-        g_qkv = attend_bands_backward(ctx.bands, product(g_out, ow.t(), None), saved)
-        g_x = product(g_qkv, w.t(), None).add_(g_h1) if ctx.needs_input_grad[0] else None
-        g_w, g_b = product(g_qkv.t(), x.t(), None).chunk(3), g_qkv.sum(0).chunk(3)
-        return (
-            g_x, None, None, None, None,
-            g_w[0], g_b[0], g_w[1], g_b[1], g_w[2], g_b[2],
-            product(g_out.t(), mixed.t(), None), g_out.sum(0), g_n1w, g_n1b,
-            product(g_up.t(), y1.t(), None), g_up.sum(0),
-            product(g_down.t(), activated.t(), None), g_down.sum(0), g_n2w, g_n2b,
-        )  # fmt: skip
+        (x, weight), product = ctx.saved_tensors, matrix_product(g.dtype)
+        g_x = product(g, weight.t(), None) if ctx.needs_input_grad[0] else None
+        g_weight = product(g.t(), x.t(), None) if ctx.needs_input_grad[1] else None
+        return g_x, g_weight, g.sum(0)
+
+
+class _Attention(torch.autograd.Function):
+    """Attention by bands, which keeps less than autograd would."""
+
+    @staticmethod
+    def forward(ctx: Any, qkv: Tensor, divided: list[Band], dropout: float) -> Tensor:
+        mixed, saved = attend_bands(divided, qkv, dropout)
+        ctx.bands = divided
+        ctx.save_for_backward(*saved)
+        return mixed
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+        return attend_bands_backward(ctx.bands, g, ctx.saved_tensors), None, None
 
 
 # ---------------------------------------------------------------------------------------- attention
