@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any, ClassVar, cast
 
 import torch
@@ -78,15 +79,14 @@ def _embed(backbone: Backbone, batch: TokenBatch) -> Tensor:
 
 
 def _drop(x: Tensor, dropout: nn.Dropout | None) -> Tensor:
-    return drop(x, dropout_mask(x.shape, _probability(dropout), x))
-
-
-def _probability(dropout: nn.Dropout | None) -> float:
-    return dropout.p if dropout is not None and dropout.training else 0.0
+    mask = dropout_mask(x.shape, dropout.p, x) if dropout is not None and dropout.training else None
+    return x if mask is None else x * mask
 
 
 def _layer(x: Tensor, layer: Any, activation: Activation, divided: list[Band]) -> Tensor:
-    mixed: Tensor = _Attention.apply(_linear(x, *layer.qkv), divided, _probability(layer.dropout))  # type: ignore[no-untyped-call]
+    sizes = [band.tokens for band in divided]
+    parts = _linear(x, *layer.qkv).split([*sizes, len(x) - sum(sizes)])  # type: ignore[no-untyped-call]
+    mixed = torch.cat([*map(Band.attend, divided, parts, repeat(layer.dropout)), x[sum(sizes) :].detach()])
     x = _norm(_drop(_linear(mixed, layer.out), layer.out_dropout).add_(x), layer.attention_norm)
     down = _linear(activation.apply(_linear(x, *layer.up)), layer.down)
     return _norm(_drop(down, layer.down_dropout).add_(x), layer.norm)
@@ -121,20 +121,20 @@ class _Linear(torch.autograd.Function):
         return g_x, g_weight, g.sum(0)
 
 
-class _Attention(torch.autograd.Function):
-    """Attention by bands, which keeps less than autograd would."""
+class _Reorder(torch.autograd.Function):
+    """Rows of a matrix by their index; the inverse is known, and much faster than the sum that autograd would use."""
 
     @staticmethod
-    def forward(ctx: Any, qkv: Tensor, divided: list[Band], dropout: float) -> Tensor:
-        mixed, saved = attend_bands(divided, qkv, dropout)
-        ctx.bands = divided
-        ctx.save_for_backward(*saved)
-        return mixed
+    def forward(ctx: Any, x: Tensor, there: Tensor, back: Tensor, unused: Tensor | None) -> Tensor:
+        ctx.save_for_backward(back, unused)
+        return x.index_select(0, there)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        return attend_bands_backward(ctx.bands, g, ctx.saved_tensors), None, None
+        back, unused = ctx.saved_tensors
+        g_x = g.index_select(0, back)
+        return g_x if unused is None else g_x.index_fill_(0, unused, 0), None, None, None
 
 
 # ---------------------------------------------------------------------------------------- attention
@@ -147,29 +147,29 @@ class Band:
     One index selection brings tokens to the order (rows, heads, longest), another one back.
 
     Args:
-        tokens: Slice of the tokens of these rows.
+        tokens: Number of tokens.
         shape: Number of rows times heads, and of tokens of the longest row.
         orders: For one part and for three concatenated parts: the indices to the padded order and back.
         empty: Slots of padding; None without padding.
         hidden: Additive mask of the scores: 0 at tokens, -inf at padding; None without padding.
     """
 
-    tokens: slice
+    tokens: int
     shape: tuple[int, int]
     orders: dict[int, tuple[Tensor, Tensor]]
     empty: Tensor | None
     hidden: Tensor | None
 
-    def spread(self, x: Tensor, parts: int) -> Tensor:
-        """Bring (tokens, parts * dim) to (parts, rows * heads, longest, dim / heads)."""
-        there, back = self.orders[parts]
-        flat = x[self.tokens].reshape(len(back), -1)
-        return flat.index_select(0, there).view(parts, *self.shape, -1)
-
-    def collect(self, x: Tensor) -> Tensor:
-        """Inverse of ``spread``."""
-        back = self.orders[len(x)][1]
-        return x.view(-1, x.shape[-1]).index_select(0, back).view(self.tokens.stop - self.tokens.start, -1)
+    def attend(self, qkv: Tensor, dropout: nn.Dropout | None) -> Tensor:
+        """Shape: (tokens, 3 * dim) to (tokens, dim)."""
+        there, back = self.orders[3]
+        spread: Tensor = _Reorder.apply(qkv.reshape(len(back), -1), there, back, None)  # type: ignore[no-untyped-call]
+        q, k, v = spread.view(3, *self.shape, -1)  # (rows * heads, longest, dim / heads)
+        added, scale = (q.new_empty(()) if self.hidden is None else self.hidden), q.shape[-1] ** -0.5
+        scores = torch.baddbmm(added, q, k.transpose(1, 2), beta=0 if self.hidden is None else 1, alpha=scale)
+        mixed = torch.bmm(_drop(scores.softmax(-1), dropout), v)
+        there, back = self.orders[1]
+        return _Reorder.apply(mixed.flatten(0, 1), back, there, self.empty).view(self.tokens, -1)  # type: ignore[no-any-return, no-untyped-call]
 
 
 def bands(batch: TokenBatch, heads: int, dtype: torch.dtype) -> list[Band]:
@@ -181,35 +181,31 @@ def bands(batch: TokenBatch, heads: int, dtype: torch.dtype) -> list[Band]:
             divided[-1] = joined
         else:
             divided.append([run])
-    result, start = [], 0
+    result = []
     for runs in divided:
         counts, distinct = torch.tensor(runs).T
-        lengths = distinct.repeat_interleave(counts)
-        result.append(_band(start, lengths, heads, dtype))
-        start = result[-1].tokens.stop
+        result.append(_band(distinct.repeat_interleave(counts), heads, dtype))
     return result
 
 
-def _band(start: int, lengths: Tensor, heads: int, dtype: torch.dtype) -> Band:
+def _band(lengths: Tensor, heads: int, dtype: torch.dtype) -> Band:
     offsets = F.pad(lengths.cumsum(0), (1, 0))
     rows = Ragged(torch.arange(int(offsets[-1])), offsets)
     token, seen = rows.padded()  # (rows, longest)
-    shape, head = (rows.rows * heads, rows.longest), torch.arange(heads)
-    slot = (rows.row_of_token[:, None] * heads + head) * rows.longest + rows.position_of_token[:, None]
+    shape, head = (rows.rows * heads, rows.longest), torch.arange(heads)[:, None]
+    slot = (rows.row_of_token * heads + head) * rows.longest + rows.position_of_token  # (heads, tokens)
     orders: dict[int, tuple[Tensor, Tensor]] = {}
     for parts in (1, 3):
         part = torch.arange(parts)[:, None]
-        there = (token[:, None] * parts + part[..., None, None]) * heads + head[
-            :, None
-        ]  # (parts, rows, heads, longest)
-        back = slot[:, None] + part * math.prod(shape)  # (tokens, parts, heads)
+        there = (token[:, None] * parts + part[..., None, None]) * heads + head  # (parts, rows, heads, longest)
+        back = slot.T[:, None] + part * math.prod(shape)  # (tokens, parts, heads)
         orders[parts] = there.flatten(), back.flatten()
     empty = hidden = None
     if not seen.all():
         unseen = ~seen.repeat_interleave(heads, 0)  # (rows * heads, longest)
         empty = unseen.flatten().nonzero()[:, 0]
         hidden = torch.zeros(shape, dtype=dtype).masked_fill_(unseen, -torch.inf)[:, None]
-    return Band(slice(start, start + len(slot)), shape, orders, empty, hidden)
+    return Band(len(rows.values), shape, orders, empty, hidden)
 
 
 def _scores(runs: list[tuple[int, int]]) -> int:
@@ -233,54 +229,3 @@ def dropout_mask(shape: torch.Size, probability: float, like: Tensor) -> Tensor 
     least = threshold - _BITS // 2  # Smallest random number that is kept.
     keep = bits.clamp_(least - 1, least).sub_(least - 1).view(shape)  # 0 or 1; a comparison takes four times as long.
     return keep.to(like.dtype).mul_(_BITS / (_BITS - threshold))
-
-
-def drop(x: Tensor, mask: Tensor | None) -> Tensor:
-    """Apply a dropout mask."""
-    return x if mask is None else x * mask
-
-
-def attend_bands(bands: list[Band], qkv: Tensor, dropout: float) -> tuple[Tensor, list[Tensor | None]]:
-    """Attention by bands: from (tokens, 3 * dim) to (tokens, dim), and what the backward needs."""
-    mixed: list[Tensor] = []
-    saved: list[Tensor | None] = []
-    for band in bands:
-        parts = band.spread(qkv, 3)
-        q, k, v = parts
-        weights = _product(q, k.transpose(1, 2), q.shape[-1] ** -0.5, band.hidden).softmax(-1)
-        mask = dropout_mask(weights.shape, dropout, weights)  # (rows * heads, longest, longest)
-        mixed.append(band.collect(torch.bmm(drop(weights, mask), v)[None]))
-        saved += [parts, weights, mask]
-    return _join(mixed, len(qkv)), saved
-
-
-def attend_bands_backward(bands: list[Band], gradient: Tensor, saved: list[Any]) -> Tensor:
-    """The gradient of the input, (tokens, 3 * dim), from that of the output, (tokens, dim)."""
-    result = []
-    for i, band in enumerate(bands):
-        (q, k, v), weights, mask = saved[3 * i : 3 * i + 3]
-        (g,) = band.spread(gradient, 1)
-        if band.empty is not None:
-            g.view(-1, g.shape[-1]).index_fill_(0, band.empty, 0)
-        parts = g.new_empty(3, *g.shape)
-        torch.bmm(drop(weights, mask).transpose(1, 2), g, out=parts[2])
-        g_weights = drop(torch.bmm(g, v.transpose(1, 2)), mask)
-        g_scores = torch._softmax_backward_data(g_weights, weights, -1, weights.dtype)
-        _product(g_scores, k, q.shape[-1] ** -0.5, out=parts[0])
-        _product(g_scores.transpose(1, 2), q, q.shape[-1] ** -0.5, out=parts[1])
-        result.append(band.collect(parts))
-    return _join(result, len(gradient))
-
-
-def _product(a: Tensor, b: Tensor, scale: float, plus: Tensor | None = None, out: Tensor | None = None) -> Tensor:
-    """``plus + scale * a @ b`` for a batch of matrices."""
-    added = a.new_empty(()) if plus is None else plus
-    return torch.baddbmm(added, a, b, beta=0 if plus is None else 1, alpha=scale, out=out)
-
-
-def _join(parts: list[Tensor], tokens: int) -> Tensor:
-    """Concatenate the outputs of bands, with zeros for the remaining tokens."""
-    filler = tokens - sum(map(len, parts))
-    if not filler and len(parts) == 1:
-        return parts[0]
-    return torch.cat([*parts, parts[0].new_zeros(filler, parts[0].shape[1])])
