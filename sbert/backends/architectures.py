@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
@@ -133,13 +134,6 @@ class Backbone:
         beyond = ", ".join(name for name, present in parts.items() if present)
         return f"its layers have {beyond}" if beyond else None
 
-    def modules(self) -> Iterator[nn.Module]:
-        """All modules with weights."""
-        for part in (self, *self.layers):
-            for value in vars(part).values():
-                values = value if isinstance(value, tuple) else (value,)
-                yield from (each for each in values if isinstance(each, nn.Module))
-
 
 _EMBEDDINGS = {
     "tokens": "embeddings.word_embeddings",
@@ -248,9 +242,11 @@ def describe(network: Any) -> Backbone | str:
         backbone = _backbone(network, architecture, ACTIVATIONS[activation])
     except AttributeError as error:
         return f"parts of it were replaced ({error})"
-    for module in backbone.modules():
+    known = (nn.Linear, nn.LayerNorm, nn.Embedding, nn.Dropout)
+    values = chain.from_iterable(vars(part).values() for part in (backbone, *backbone.layers))
+    for module in chain.from_iterable(value if isinstance(value, tuple) else (value,) for value in values):
         kind = type(module)
-        if kind not in (nn.Linear, nn.LayerNorm, nn.Embedding, nn.Dropout) and kind.__name__ != architecture.norm:
+        if isinstance(module, nn.Module) and kind not in known and kind.__name__ != architecture.norm:
             return f"parts of it were replaced ({kind.__name__})"
     return backbone
 

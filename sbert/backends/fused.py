@@ -126,15 +126,13 @@ class Fused(Backend):
             self._reordered, self.why = choose_layout(dtype)
         self.dtype: torch.dtype = dtype
         self._tokens = backbone.tokens.weight.detach()
-        self._dim, accumulation = backbone.layers[-1].down.out_features, accumulation_dtype(dtype)
-        table, types = backbone.positions, backbone.token_types
+        table, types, accumulation = backbone.positions, backbone.token_types, accumulation_dtype(dtype)
         self._padding = None if table is None else table.padding_idx
         summed = self._tokens.new_zeros(1, 1) if table is None else table.weight.detach()  # (positions, dim)
         summed, self._count = summed.to(accumulation), len(summed)
         if types is not None:
             summed = (summed + types.weight.detach()[:, None]).flatten(0, 1)
-        # (types * positions, dim): the sum of each type with each position
-        self._positions = None if table is None and types is None else summed
+        self._positions = summed  # (types * positions, dim): the sum of each type with each position
         self._norm = None if backbone.norm is None else _norm(backbone.norm, accumulation)
         self._widen = None if backbone.widen is None else linear([backbone.widen], dtype, self._reordered)
         self._layers = [_Layer(layer, backbone, dtype, self._reordered) for layer in backbone.layers]
@@ -156,8 +154,6 @@ class Fused(Backend):
     def forward(self, batch: TokenBatch) -> Tensor:
         """Vectors of all tokens from the last layer. Shape: (tokens, dim)."""
         tokens = len(batch.values)
-        if tokens == 0:
-            return torch.zeros(0, self._dim, dtype=self.dtype, device=batch.values.device)
         if self._reordered:
             batch = _round_up(batch)
         x = self._embed(batch)
@@ -167,19 +163,18 @@ class Fused(Backend):
             x = self._rest(layer, layer.attention(x, batch, bias, position), x)
         if self._final_norm is not None:
             x = self._final_norm(x)
-        return x if len(x) == tokens else x[:tokens]
+        return x[:tokens]
 
     def _embed(self, batch: TokenBatch) -> Tensor:
         """Vectors before the first layer. Shape: (tokens, dim)."""
         x = F.embedding(batch.values, self._tokens)  # (tokens, width)
-        table, padding = self._positions, self._padding
-        if table is not None and batch.rows == 1 and batch.types is None and padding is None and self._is_absolute:
-            x = x + table[: len(x)]
-        elif table is not None:
-            position = positions(batch, padding) if self._is_absolute else torch.zeros_like(batch.ids)
+        if batch.rows == 1 and batch.types is None and self._padding is None and self._is_absolute:
+            x = x + self._positions[: len(x)]
+        else:
+            position = positions(batch, self._padding) if self._is_absolute else torch.zeros_like(batch.ids)
             if batch.types is not None:
                 position = position + self._count * batch.types
-            x = x + F.embedding(position, table)
+            x = x + F.embedding(position, self._positions)
         if self._norm is not None:
             x = self._norm(x)
         x = x.to(self.dtype)

@@ -114,8 +114,7 @@ def _attention(
         # Already imported by the model.
         from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-        result: tuple[Tensor, None] = sdpa_attention_forward(module, query, key, value, attention_mask, **options)
-        return result
+        return sdpa_attention_forward(module, query, key, value, attention_mask, **options)  # type: ignore[no-any-return]
     foreign = [name for name in _UNSUPPORTED if options.get(name) is not None]
     if foreign:
         raise NotImplementedError(f"attention with {foreign[0]} needs padding")
