@@ -14,7 +14,7 @@ from torch import Tensor
 
 AnyRagged = TypeVar("AnyRagged", bound="Ragged")
 # What is computed from the lengths of the rows, and stays the same for other values in the same rows.
-_OF_ROWS = ("groups", "text_size", "offsets_int32", "position_of_token")
+_OF_ROWS = ("groups", "text_size", "offsets_int32", "position_of_token", "row_of_token")
 # Bytes to a multiple of which the parts of one copy are aligned, for kernels that read several numbers at once.
 _ALIGNED = 16
 # Devices with streams: copies from and to pinned memory need not be waited for. Elsewhere they might be read too early.
@@ -114,7 +114,7 @@ class Ragged:
         """The offsets as kernels for rows of variable length take them. Shape: (rows + 1,)."""
         return self.offsets.to(torch.int32)
 
-    @property
+    @cached_property
     def row_of_token(self) -> Tensor:
         """Index of each token's row. Shape: (tokens,)."""
         rows = torch.arange(self.rows, device=self.offsets.device)

@@ -105,7 +105,7 @@ def attend(
     trained = dropout > 0 or (torch.is_grad_enabled() and any(x.requires_grad for x in (query, key, value)))
     if bias is None and has_kernel(query.dtype, query.device, query.shape[-1], trained):
         return attend_by_kernel(query, key, value, rows, dropout=dropout, scale=scale, sees=sees)
-    if query.device.type == "cuda" and rows.longest:
+    if query.device.type == "cuda" and rows.rows > 1 and rows.longest:
         return attend_padded(query, key, value, rows, bias=bias, dropout=dropout, scale=scale, sees=sees)
     sizes, outputs = [count * length for count, length in rows.groups], []
     parts = (x.split_with_sizes(sizes) for x in (query, key, value))
@@ -121,12 +121,19 @@ def attend(
             k, v = F.pad(k, (0, 0, 0, filler)), F.pad(v, (0, 0, 0, filler))
             seen = query.new_zeros(length, length) if mask is None else mask
             mask = F.pad(seen, (0, filler), value=-torch.inf)
-        shared = key.shape[1] != query.shape[1]
-        out = F.scaled_dot_product_attention(q, k, v, mask, dropout, only_causal, scale=scale, enable_gqa=shared)
-        outputs.append(out.transpose(1, 2).flatten(0, 1))
+        outputs.append(_attend(q, k, v, mask, dropout, only_causal, scale).transpose(1, 2).flatten(0, 1))
     if not outputs:
         return torch.empty_like(query)
     return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
+
+
+def _attend(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout: float, causal: bool, scale: float | None
+) -> Tensor:
+    """Attention of rows of one length. Shape: (rows, heads, length, dim); with fewer heads, keys are shared."""
+    shared = k.shape[1] != q.shape[1]
+    with _without_cudnn() if q.device.type == "cuda" and not torch.compiler.is_compiling() else nullcontext():
+        return F.scaled_dot_product_attention(q, k, v, mask, dropout, causal, scale=scale, enable_gqa=shared)
 
 
 def _mask(length: int, bias: Tensor | None, sees: tuple[int, int], like: Tensor) -> Tensor | None:
@@ -181,22 +188,21 @@ def attend_padded(
     dim, (count, length) = query.shape[-1], padded_shape(rows)
     scale, extra = dim**-0.5 if scale is None else scale, _MULTIPLE - dim % _MULTIPLE
     slots = rows.row_of_token * length + rows.position_of_token  # (tokens,)
-    hidden = key.new_zeros(dim + extra)
-    hidden[dim:] = -min(_HIDDEN / (scale * extra), _HIDDEN)
-    q, k, v = (
-        fill.expand(count * length, x.shape[1], -1)
-        .index_copy(0, slots, F.pad(x, (0, extra), value=further))
-        .view(count, length, x.shape[1], -1)
-        .transpose(1, 2)
-        for x, fill, further in ((query, hidden * 0, 1.0), (key, hidden, 0.0), (value, hidden * 0, 0.0))
-    )  # (count, heads, length, dim + extra)
+
+    def spread(x: Tensor, at_tokens: float, at_padding: float) -> Tensor:
+        whole = x.new_zeros(count * length, x.shape[1], dim + extra)
+        if at_padding:
+            whole[..., dim:] = at_padding
+        whole.index_copy_(0, slots, F.pad(x, (0, extra), value=at_tokens))
+        return whole.view(count, length, x.shape[1], -1).transpose(1, 2)  # (count, heads, length, dim + extra)
+
+    hidden = -min(_HIDDEN / (scale * extra), _HIDDEN)
+    q, k, v = spread(query, 1.0, 0.0), spread(key, 0.0, hidden), spread(value, 0.0, 0.0)
     if bias is not None and (missing := length - bias.shape[-1]) > 0:
         bias = F.pad(bias, (0, missing, 0, missing))
     causal = bias is None and sees == (-1, 0)
     mask = None if causal else _mask(length, bias, sees, query)
-    shared = key.shape[1] != query.shape[1]
-    with nullcontext() if torch.compiler.is_compiling() else _without_cudnn():
-        out = F.scaled_dot_product_attention(q, k, v, mask, dropout, causal, scale=scale, enable_gqa=shared)
+    out = _attend(q, k, v, mask, dropout, causal, scale)
     return out.transpose(1, 2).flatten(0, 1).index_select(0, slots)[..., :dim]
 
 

@@ -74,7 +74,7 @@ def encode_with_bias(folder: Path) -> None:
         vectors = model.encode(TEXTS, batch_tokens=100, on_truncate="ignore")
         np.testing.assert_allclose(vectors, expected, atol=0.02)
         new = Counter(gpu.counts()) - before
-        assert 0 < new["shapes of attention"] <= 8, new
+        assert 0 < new["shapes of attention"] <= 20, new  # A row alone has the shape that it has.
         assert new["plans of cuDNN"] == 0, new
 
 
@@ -218,7 +218,7 @@ MISTAKES = [
     ),
     Mistake(
         "padding is attended to",
-        "backends/attention.py", "hidden[dim:] = -min(_HIDDEN / (scale * extra), _HIDDEN)", "hidden[dim:] = 0",
+        "backends/attention.py", "hidden = -min(_HIDDEN / (scale * extra), _HIDDEN)", "hidden = 0.0",
         encode_with_bias, "plain, slower forward|Mismatched",
     ),
     Mistake(
@@ -228,8 +228,8 @@ MISTAKES = [
     ),
     Mistake(
         "cuDNN plans each shape",
-        "backends/attention.py", "nullcontext() if torch.compiler.is_compiling() else _without_cudnn()",
-        "nullcontext()", encode_with_bias, "plans of cuDNN",
+        "backends/attention.py", "_without_cudnn() if q.device.type == \"cuda\" and", "nullcontext() if",
+        encode_with_bias, "plans of cuDNN",
     ),
     Mistake(
         "casts of weights are shared with a thread that computes on another stream",
