@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from sbert.backends.architectures import Activation, Backbone, describe
-from sbert.backends.linear import filler, matrix_product, uses_onednn
+from sbert.backends.linear import Product, filler, matrix_product, uses_onednn
 from sbert.backends.network import ALL_HOOKS, has_hooks, walk
 from sbert.backends.packed import positions
 from sbert.backends.padded import Backend
@@ -58,15 +58,15 @@ class CpuTraining(Backend):
         backbone = cast("Backbone", describe(self._network))
         dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else self._network.dtype
         with torch.autocast("cpu", enabled=False):
-            x = _embed(backbone, batch).to(dtype)
+            x, product = _embed(backbone, batch).to(dtype), matrix_product(dtype)
             if backbone.widen is not None:
-                x = _linear(x, backbone.widen)
+                x = _linear(x, product, backbone.widen)
             tokens = len(x)
             if dtype.itemsize < 4 or tokens > 1024 or uses_onednn(dtype):  # Otherwise MKL multiplies.
                 x = F.pad(x, (0, 0, 0, filler(tokens)))
             divided = bands(batch, backbone.heads, dtype)
             for layer in backbone.layers:
-                x = _layer(x, layer, backbone.activation, divided)
+                x = _layer(x, layer, backbone.activation, product, divided)
         return x[:tokens]
 
 
@@ -83,20 +83,20 @@ def _drop(x: Tensor, dropout: nn.Dropout | None) -> Tensor:
     return x if mask is None else x * mask
 
 
-def _layer(x: Tensor, layer: Any, activation: Activation, divided: list[Band]) -> Tensor:
+def _layer(x: Tensor, layer: Any, activation: Activation, product: Product, divided: list[Band]) -> Tensor:
     sizes = [band.tokens for band in divided]
-    parts = _linear(x, *layer.qkv).split([*sizes, len(x) - sum(sizes)])  # type: ignore[no-untyped-call]
+    parts = _linear(x, product, *layer.qkv).split([*sizes, len(x) - sum(sizes)])  # type: ignore[no-untyped-call]
     mixed = torch.cat([*map(Band.attend, divided, parts, repeat(layer.dropout)), x[sum(sizes) :].detach()])
-    x = _norm(_drop(_linear(mixed, layer.out), layer.out_dropout).add_(x), layer.attention_norm)
-    down = _linear(activation.apply(_linear(x, *layer.up)), layer.down)
+    x = _norm(_drop(_linear(mixed, product, layer.out), layer.out_dropout).add_(x), layer.attention_norm)
+    down = _linear(activation.apply(_linear(x, product, *layer.up)), product, layer.down)
     return _norm(_drop(down, layer.down_dropout).add_(x), layer.norm)
 
 
-def _linear(x: Tensor, *layers: nn.Linear) -> Tensor:
+def _linear(x: Tensor, product: Product, *layers: nn.Linear) -> Tensor:
     """The outputs of linear layers side by side, in the dtype of x."""
     parts: list[list[Tensor]] = [[each.weight for each in layers], [each.bias for each in layers]]
     weight, bias = (each[0] if len(each) == 1 else torch.cat(each) for each in parts)
-    result: Tensor = _Linear.apply(x, weight.to(x.dtype), bias.to(x.dtype))  # type: ignore[no-untyped-call]
+    result: Tensor = _Linear.apply(x, weight.to(x.dtype), bias.to(x.dtype), product)  # type: ignore[no-untyped-call]
     return result
 
 
@@ -105,20 +105,21 @@ def _norm(x: Tensor, norm: nn.LayerNorm) -> Tensor:
 
 
 class _Linear(torch.autograd.Function):
-    """x W' + b by ``matrix_product``, also backward."""
+    """x W' + b by the same product forward and backward."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, product: Product) -> Tensor:
         ctx.save_for_backward(x, weight)
-        return matrix_product(x.dtype)(x, weight, bias)
+        ctx.product = product
+        return product(x, weight, bias)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        (x, weight), product = ctx.saved_tensors, matrix_product(g.dtype)
+        (x, weight), product = ctx.saved_tensors, ctx.product
         g_x = product(g, weight.t(), None) if ctx.needs_input_grad[0] else None
         g_weight = product(g.t(), x.t(), None) if ctx.needs_input_grad[1] else None
-        return g_x, g_weight, g.sum(0)
+        return g_x, g_weight, g.sum(0), None
 
 
 class _Reorder(torch.autograd.Function):
