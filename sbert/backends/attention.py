@@ -5,6 +5,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from itertools import starmap
+from operator import mul
 
 import torch
 import torch.nn.functional as F
@@ -107,7 +109,7 @@ def attend(
         return attend_by_kernel(query, key, value, rows, dropout=dropout, scale=scale, sees=sees)
     if query.device.type == "cuda" and rows.rows > 1 and rows.longest:
         return attend_padded(query, key, value, rows, bias=bias, dropout=dropout, scale=scale, sees=sees)
-    sizes, outputs = [count * length for count, length in rows.groups], []
+    sizes, outputs = list(starmap(mul, rows.groups)), []
     parts = (x.split_with_sizes(sizes) for x in (query, key, value))
     for (count, length), *part in zip(rows.groups, *parts, strict=True):
         if length == 1 and not dropout and key.shape == query.shape:  # A token that sees itself alone.
