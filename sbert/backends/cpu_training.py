@@ -166,8 +166,8 @@ class Band:
         there, back = self.orders[3]
         spread: Tensor = _Reorder.apply(qkv.reshape(len(back), -1), there, back, None)  # type: ignore[no-untyped-call]
         q, k, v = spread.view(3, *self.shape, -1)  # (rows * heads, longest, dim / heads)
-        added, scale = (q.new_empty(()) if self.hidden is None else self.hidden), q.shape[-1] ** -0.5
-        scores = torch.baddbmm(added, q, k.transpose(1, 2), beta=0 if self.hidden is None else 1, alpha=scale)
+        q, keys = q * q.shape[-1] ** -0.5, k.transpose(1, 2)  # Scores have more elements.
+        scores = torch.bmm(q, keys) if self.hidden is None else torch.baddbmm(self.hidden, q, keys)
         mixed = torch.bmm(_drop(scores.softmax(-1), dropout), v)
         there, back = self.orders[1]
         return _Reorder.apply(mixed.flatten(0, 1), back, there, self.empty).view(self.tokens, -1)  # type: ignore[no-any-return, no-untyped-call]

@@ -534,8 +534,10 @@ void run(const c10::OperatorHandle& op, torch::jit::Stack* stack, Held& held) {
   if (!view) kernels[counted]++;
   if (waits) kernels["waits: " + name]++;
   const bool looks_up = name == "index_select" || name == "embedding";  // It reads no more of the table than it writes.
-  for (size_t i = looks_up; !view && i < seen.simulated.size(); i++)
-    bytes[counted] += static_cast<long>(seen.simulated[i].nbytes());
+  const bool puts = name == "index_copy_";  // It writes what it reads of the source, and leaves the rest.
+  const bool fills = name == "zero_" || name == "fill_";
+  for (size_t i = looks_up || puts || fills; !view && i < seen.simulated.size(); i++)
+    bytes[counted] += static_cast<long>(seen.simulated[i].nbytes()) * (puts ? 2 : 1);
 
   // Has this stream waited for those that write what it reads?
   long time = 0;
@@ -618,7 +620,7 @@ void run(const c10::OperatorHandle& op, torch::jit::Stack* stack, Held& held) {
     results.add(value);
     for (const auto& tensor : results.simulated) {
       if (view || !tensor.has_storage() || !tensor.storage().data()) continue;
-      if (!copies) bytes[counted] += static_cast<long>(tensor.nbytes()) * (looks_up ? 2 : 1);
+      if (!copies && !puts) bytes[counted] += static_cast<long>(tensor.nbytes()) * (looks_up ? 2 : 1);
       Locked locked(leaf);
       writers[tensor.storage().data()] = {queue, time};
       users[tensor.storage().data()][queue] = time;
