@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from operator import attrgetter
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -18,8 +18,6 @@ from sbert.backends.network import tree
 # A function of a length: a bias of the attention scores, (heads, length, length), or the cosines and sines of rotary
 # positions, (2, length, head dim).
 OfLength = Callable[[int], Tensor]
-# Which half of the first product of a gated feed-forward network is activated.
-Gate = Literal["first", "second"]
 
 
 class Activation(NamedTuple):
@@ -44,7 +42,7 @@ ACTIVATIONS = {
     "gelu_fast": GELU_TANH,
     "gelu_pytorch_tanh": GELU_TANH,
     "relu": RELU,
-    "silu": Activation(F.silu),
+    "silu": Activation(F.silu, ("swish", "")),
 }
 
 
@@ -55,6 +53,8 @@ class Layer:
         after:   x = attention_norm(x + out(attention(qkv(x))))     x = norm(x + down(activation(up(x))))
         before:  x = x + out(attention(qkv(attention_norm(x))))     x = x + down(activation(up(norm(x))))
 
+    With a gate, ``up`` gives twice what ``down`` takes:  x = down(activation(first half) * second half).
+
     A dropout that is None drops nothing; ``dropout`` applies to attention weights.
 
     Args:
@@ -63,8 +63,9 @@ class Layer:
         attention_norm: None if there is none, as in the first layer of some models.
         query_norm: RMS norm of each head's query.
         key_norm: The same of keys.
+        causal: Whether a token sees only itself and those before it.
         window: Number of tokens to each side that a token sees, itself included; None for all.
-        rotary: Rotary positions of queries and keys; None without.
+        rotary: Key of the rotary positions of queries and keys in those of the backbone; None without.
     """
 
     qkv: tuple[nn.Linear, ...]
@@ -78,8 +79,14 @@ class Layer:
     dropout: nn.Dropout | None = None
     out_dropout: nn.Dropout | None = None
     down_dropout: nn.Dropout | None = None
+    causal: bool = False
     window: int | None = None
-    rotary: OfLength | None = None
+    rotary: str | None = None
+
+    @property
+    def is_gated(self) -> bool:
+        """Whether the feed-forward network has a gate."""
+        return sum(each.out_features for each in self.up) == 2 * self.down.in_features
 
 
 @dataclass(frozen=True)
@@ -100,6 +107,7 @@ class Backbone:
         widen: Projection from embeddings of a smaller dimension to that of the layers.
         final_norm: Norm of the output.
         position_bias: Bias of the attention scores.
+        rotary: Rotary positions; some models have them for each type of layer.
     """
 
     tokens: nn.Embedding
@@ -115,6 +123,7 @@ class Backbone:
     widen: nn.Linear | None = None
     final_norm: nn.Module | None = None
     position_bias: OfLength | None = None
+    rotary: Mapping[str, OfLength] = field(default_factory=dict)
 
     @property
     def beyond_bert(self) -> str | None:
@@ -123,13 +132,13 @@ class Backbone:
         linear = [each for layer in layers for each in (*layer.qkv, layer.out, *layer.up, layer.down)]
         parts: dict[str, object] = {
             "a position bias": self.position_bias,
-            "rotary positions": any(layer.rotary for layer in layers),
+            "rotary positions": self.rotary,
             "norms before": kind.norm_first,
-            "gates": kind.gate,
+            "gates": any(layer.is_gated for layer in layers),
             "shared heads, or one product for all": {len(layer.qkv) * self.key_heads for layer in layers}
             != {3 * self.heads},
             "no biases": any(each.bias is None for each in linear),
-            "causal attention": kind.causal,
+            "causal attention": any(layer.causal for layer in layers),
         }
         beyond = ", ".join(name for name, present in parts.items() if present)
         return f"its layers have {beyond}" if beyond else None
@@ -143,6 +152,8 @@ _EMBEDDINGS = {
     "dropout": "embeddings.dropout",
     "widen": "embeddings_project",  # of small ELECTRA models
 }
+# Types of rotary positions, as configurations name them, that do not depend on the longest row of a batch.
+_ROTARY = {"default", "linear", "yarn", "llama3"}
 # Parts that some models of an architecture lack.
 _OPTIONAL = ("token_types", "widen")
 _BERT: dict[str, str | tuple[str, ...]] = {
@@ -167,10 +178,8 @@ class Architecture:
         embeddings: For the fields of ``Backbone`` that are modules, their names in the model.
         layers: Name of the list of layers.
         activation: Name of the activation in the configuration.
-        norm: Class of the norms: ``LayerNorm``, or the name of one that computes an RMS norm.
+        own: Names of its own classes of parts, which compute an RMS norm.
         norm_first: Whether norms stand before attention and feed-forward network, not after them.
-        gate: Which half is activated, of gated feed-forward networks: down(activation(one half) * the other).
-        causal: Whether a token sees only itself and those before it.
         position_bias: Name of the method that computes a position bias.
         rotary: Name of the module that computes rotary positions.
         layer_type: Name of the attribute of a layer that says which rotary positions are its own.
@@ -180,10 +189,8 @@ class Architecture:
     embeddings: Mapping[str, str] = field(default_factory=lambda: _EMBEDDINGS)
     layers: str = "encoder.layer"
     activation: str = "hidden_act"
-    norm: str = "LayerNorm"
+    own: tuple[str, ...] = ()
     norm_first: bool = False
-    gate: Gate | None = None
-    causal: bool = False
     position_bias: str | None = None
     rotary: str | None = None
     layer_type: str | None = None
@@ -218,6 +225,23 @@ ARCHITECTURES = {
         layers="transformer.layer",
         activation="activation",
     ),
+    "modernbert": Architecture(
+        {
+            "qkv": ("attn.Wqkv",),
+            "window": "attn.sliding_window",
+            "out": "attn.Wo",
+            "attention_norm": "attn_norm",
+            "up": ("mlp.Wi",),
+            "down": "mlp.Wo",
+            "norm": "mlp_norm",
+        },
+        {"tokens": "embeddings.tok_embeddings", "norm": "embeddings.norm", "final_norm": "final_norm"},
+        layers="layers",
+        activation="hidden_activation",
+        norm_first=True,
+        rotary="rotary_emb",
+        layer_type="attention_type",
+    ),
 }
 
 
@@ -230,11 +254,15 @@ def describe(network: Any) -> Backbone | str:
     config = network.config
     architecture = ARCHITECTURES.get(config.model_type)
     if architecture is None:
-        return f"{config.model_type} is not a BERT-family model"
+        return f"{config.model_type} is not a known architecture"
     if tree(network).has_own_forward:
         return "parts of it were replaced (forward)"
     if getattr(config, "is_decoder", False):
         return "it is a decoder"
+    types = getattr(getattr(network, architecture.rotary or "", None), "rope_type", "default")
+    foreign = {*(types.values() if isinstance(types, dict) else [types])} - _ROTARY
+    if foreign:
+        return f"its rotary positions are {min(foreign)!r}"
     activation = getattr(config, architecture.activation)
     if activation not in ACTIVATIONS:
         return f"its activation is {activation!r}"
@@ -246,7 +274,7 @@ def describe(network: Any) -> Backbone | str:
     values = chain.from_iterable(vars(part).values() for part in (backbone, *backbone.layers))
     for module in chain.from_iterable(value if isinstance(value, tuple) else (value,) for value in values):
         kind = type(module)
-        if isinstance(module, nn.Module) and kind not in known and kind.__name__ != architecture.norm:
+        if isinstance(module, nn.Module) and kind not in known and kind.__name__ not in architecture.own:
             return f"parts of it were replaced ({kind.__name__})"
     return backbone
 
@@ -255,15 +283,18 @@ def _backbone(network: Any, architecture: Architecture, activation: Activation) 
     config = network.config
     names = architecture.embeddings.items()
     parts: dict[str, Any] = {part: _part(network, name, part in _OPTIONAL) for part, name in names}
-    layers = attrgetter(architecture.layers)(network)
+    layers = [_layer(network, layer, architecture) for layer in attrgetter(architecture.layers)(network)]
+    rotary: Any = architecture.rotary and getattr(network, architecture.rotary)
+    kinds = {layer.rotary for layer in layers if layer.rotary is not None}
     bias = architecture.position_bias and attrgetter(architecture.position_bias)(network)
     return Backbone(
-        layers=tuple(_layer(network, layer, architecture) for layer in layers),
+        layers=tuple(layers),
         architecture=architecture,
         heads=config.num_attention_heads,
         key_heads=getattr(config, "num_key_value_heads", None) or config.num_attention_heads,
         activation=activation,
         position_bias=partial(_position_bias, bias, parts["tokens"].weight) if bias else None,
+        rotary={kind: partial(_rotary, rotary, parts["tokens"].weight, kind) for kind in kinds},
         **parts,
     )
 
@@ -273,9 +304,7 @@ def _layer(network: Any, layer: nn.Module, architecture: Architecture) -> Layer:
     if isinstance(parts["attention_norm"], nn.Identity):
         parts["attention_norm"] = None
     if architecture.rotary is not None:
-        kind = () if architecture.layer_type is None else (attrgetter(architecture.layer_type)(layer),)
-        rotary, weight = attrgetter(architecture.rotary)(network), parts["out"].weight
-        parts["rotary"] = partial(_rotary, rotary, weight, *kind)
+        parts["rotary"] = _part(layer, architecture.layer_type) if architecture.layer_type else ""
     return Layer(**parts)
 
 
@@ -291,8 +320,7 @@ def _position_bias(compute: Callable[[Tensor], Tensor], weight: Tensor, length: 
     return compute(torch.empty(1, length, 0, device=weight.device))[0]
 
 
-def _rotary(compute: Callable[..., tuple[Tensor, Tensor]], weight: Tensor, *given: Any) -> Tensor:
-    *kind, length = given
+def _rotary(compute: Callable[..., tuple[Tensor, Tensor]], weight: Tensor, kind: str, length: int) -> Tensor:
     x, positions = torch.empty(0, device=weight.device), torch.arange(length, device=weight.device)[None]
-    cosines, sines = compute(x, positions, *kind)
+    cosines, sines = compute(x, positions, *((kind,) if kind else ()))
     return torch.stack([cosines[0], sines[0]])

@@ -36,21 +36,22 @@ class _Layer:
 
     def __init__(self, layer: Layer, backbone: Backbone, dtype: torch.dtype, reordered: bool) -> None:
         kind, self.heads, self.key_heads = backbone.architecture, backbone.heads, backbone.key_heads
-        self.norm_first, self.gate, self.causal = kind.norm_first, kind.gate, kind.causal
-        self.activate = backbone.activation.apply
+        self.norm_first, self.rotary = kind.norm_first, layer.rotary
+        self.causal, self.window = layer.causal, layer.window
         self.qkv = linear(layer.qkv, dtype, reordered)
-        self.out = linear([layer.out], dtype, reordered, adds=True)
-        self.up = linear(layer.up, dtype, reordered, None if self.gate else backbone.activation)
-        self.down = linear([layer.down], dtype, reordered, adds=True)
+        self.out = linear([layer.out], dtype, reordered, combine="add")
+        size = layer.down.in_features
+        # With a gate, two products: activation and multiplication are part of them.
+        self.up = linear(layer.up, dtype, reordered, backbone.activation, rows=slice(size))
+        self.gated = linear(layer.up, dtype, reordered, None, "mul", slice(size, None)) if layer.is_gated else None
+        self.down = linear([layer.down], dtype, reordered, combine="add")
         norms = (layer.attention_norm, layer.query_norm, layer.key_norm)
         self.attention_norm, self.query_norm, self.key_norm = (norm and _norm(norm, dtype) for norm in norms)
         self.norm = _norm(layer.norm, dtype)
-        self.window = layer.window
-        self.rotary = None if layer.rotary is None else _of_longest(layer.rotary, dtype)
-        shares = self.key_heads != self.heads
-        self.is_plain = not (layer.rotary or layer.query_norm or layer.window or self.causal or shares)
+        differs = self.rotary is not None or self.key_heads != self.heads
+        self.is_plain = not (differs or layer.query_norm or layer.window or self.causal)
 
-    def attention(self, x: Tensor, batch: TokenBatch, bias: Tensor | None, position: Tensor | None) -> Tensor:
+    def attention(self, x: Tensor, batch: TokenBatch, bias: Tensor | None, rotation: Tensor | None) -> Tensor:
         """What attention mixes, before its last product. Shape: (tokens, heads * head dim)."""
         if self.norm_first and self.attention_norm is not None:
             x = self.attention_norm(x)
@@ -64,15 +65,18 @@ class _Layer:
         query, key, value = grouped.split_with_sizes(heads, dim=1)
         if self.query_norm is not None and self.key_norm is not None:
             query, key = self.query_norm(query), self.key_norm(key)
-        if self.rotary is not None and position is not None:
-            cosines, sines = self.rotary(batch.longest)[:, position, None]  # (tokens, 1, head dim)
-            query, key = (x * cosines + _quarter_turn(x) * sines for x in (query, key))
+        if rotation is not None:
+            query, key = _rotate(query, rotation), _rotate(key, rotation)
         return attend(query, key, value, batch, bias=bias, causal=self.causal, window=self.window).flatten(1)
 
 
-def _quarter_turn(x: Tensor) -> Tensor:
-    first, second = x.chunk(2, dim=-1)
-    return torch.cat([-second, first], dim=-1)
+def _rotate(x: Tensor, rotation: Tensor) -> Tensor:
+    """Queries or keys at their positions. Shape: (tokens, heads, head dim), (2, tokens, 1, head dim)."""
+    half, cosines, sines = x.shape[-1] // 2, rotation[0], rotation[1]
+    rotated = x * cosines
+    rotated[..., :half].addcmul_(x[..., half:], sines[..., :half], value=-1)
+    rotated[..., half:].addcmul_(x[..., :half], sines[..., half:])
+    return rotated
 
 
 def _rest(layer: _Layer, mixed: Tensor, x: Tensor) -> Tensor:
@@ -80,11 +84,10 @@ def _rest(layer: _Layer, mixed: Tensor, x: Tensor) -> Tensor:
     x = layer.out(mixed, x)
     if not layer.norm_first and layer.attention_norm is not None:
         x = layer.attention_norm(x)
-    inner = layer.up(layer.norm(x) if layer.norm_first else x)
-    if layer.gate is not None:
-        halves = inner.chunk(2, dim=-1)
-        gate, value = halves if layer.gate == "first" else halves[::-1]
-        inner = layer.activate(gate) * value
+    inputs = layer.norm(x) if layer.norm_first else x
+    inner = layer.up(inputs)
+    if layer.gated is not None:
+        inner = layer.gated(inputs, inner)
     x = layer.down(inner, x)
     return x if layer.norm_first else layer.norm(x)
 
@@ -138,7 +141,8 @@ class Fused(Backend):
         self._layers = [_Layer(layer, backbone, dtype, self._reordered) for layer in backbone.layers]
         self._final_norm = None if backbone.final_norm is None else _norm(backbone.final_norm, dtype)
         self._bias = None if backbone.position_bias is None else _of_longest(backbone.position_bias, dtype)
-        self._is_absolute, self._is_rotary = table is not None, any(layer.rotary for layer in self._layers)
+        self._rotary = {kind: _of_longest(function, dtype) for kind, function in backbone.rotary.items()}
+        self._is_absolute = table is not None
         self._rest = _rest if compiling is None else torch.compile(_rest, **compiling)
 
     @staticmethod
@@ -158,9 +162,12 @@ class Fused(Backend):
             batch = _round_up(batch)
         x = self._embed(batch)
         bias = None if self._bias is None else self._bias(batch.longest)
-        position = batch.position_of_token if self._is_rotary else None
+        # Cosines and sines for each token. Shape: (2, tokens, 1, head dim).
+        rotary: dict[str | None, Tensor] = {
+            kind: of_length(batch.longest)[:, batch.position_of_token, None] for kind, of_length in self._rotary.items()
+        }
         for layer in self._layers:
-            x = self._rest(layer, layer.attention(x, batch, bias, position), x)
+            x = self._rest(layer, layer.attention(x, batch, bias, rotary.get(layer.rotary)), x)
         if self._final_norm is not None:
             x = self._final_norm(x)
         return x[:tokens]

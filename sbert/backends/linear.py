@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -22,9 +23,10 @@ def linear(
     dtype: torch.dtype,
     reordered: bool,
     activation: Activation | None = None,
-    adds: bool = False,
+    combine: Literal["add", "mul"] | None = None,
+    rows: slice = slice(None),
 ) -> Product:
-    """The function x W' + b from copies of weights, followed by an activation, or by the addition of a residual.
+    """The function x W' + b from copies of weights, followed by an activation, or combined with another tensor.
 
     With oneDNN, all of it is one call; nothing of it is Python of this library, which a single sentence would feel.
 
@@ -33,34 +35,36 @@ def linear(
         dtype: Dtype of the computation.
         reordered: Whether to use a copy of the weights in the layout of oneDNN.
         activation: Applied to the output.
-        adds: Whether the function takes a residual as its second argument.
+        combine: How the output is combined with a second argument of the function, if it takes one.
+        rows: Which of the outputs are computed.
 
     Shape:
-        Input: (tokens, in). Residual, output: (tokens, the sum of the layers' outs).
+        Input: (tokens, in). Second argument, output: (tokens, the sum of the layers' outs, or as many as ``rows``).
 
     Example:
-        >>> double = linear([nn.Linear(1, 1, bias=False)], torch.float32, reordered=False, adds=True)
+        >>> double = linear([nn.Linear(1, 1, bias=False)], torch.float32, reordered=False, combine="add")
         >>> double(torch.zeros(2, 1), torch.ones(2, 1))
         tensor([[1.],
                 [1.]])
     """
     weights = [layer.weight.detach().to(dtype) for layer in layers]
-    weight = weights[0] if len(weights) == 1 else torch.cat(weights)
+    weight = (weights[0] if len(weights) == 1 else torch.cat(weights))[rows]
     biases = [layer.weight.new_zeros(len(layer.weight)) if layer.bias is None else layer.bias for layer in layers]
-    bias = torch.cat([each.detach().to(dtype) for each in biases])
+    bias = torch.cat([each.detach().to(dtype) for each in biases])[rows]
     pointwise = None
     if reordered:
         weight = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), _EXPECTED_TOKENS)
-        if adds:
-            return partial(torch.ops.mkldnn._linear_pointwise.binary, W=weight, B=bias, attr="add")
+        if combine is not None:
+            return partial(torch.ops.mkldnn._linear_pointwise.binary, W=weight, B=bias, attr=combine)
         pointwise = activation and activation.pointwise
         attribute, algorithm = pointwise or ("none", "")
         options = {"attr": attribute, "scalars": [], "algorithm": algorithm}
         product = partial(torch.ops.mkldnn._linear_pointwise.default, W=weight, B=bias, **options)
     else:
         product = partial(F.linear, weight=weight, bias=bias)
-        if adds:
-            return lambda x, residual: product(x).add_(residual)
+        if combine is not None:
+            in_place = Tensor.add_ if combine == "add" else Tensor.mul_
+            return lambda x, other: in_place(product(x), other)
     if activation is None or pointwise:
         return product
     apply = activation.apply

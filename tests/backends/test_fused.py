@@ -64,7 +64,7 @@ def test_encode_takes_it(family: str, tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(state, "select", lambda *given: (calls.append(1), select(*given))[1])
     vectors = model.encode(TEXTS)
     assert bool(calls) == (family == "t5-encoder") != is_fused(model)
-    assert (cached(model).reason == "t5 is not a BERT-family model") == (family == "t5-encoder")
+    assert (cached(model).reason == "t5 is not a known architecture") == (family == "t5-encoder")
     monkeypatch.setattr(Fused, "supports", lambda *given: "switched off")
     network._states.clear()
     assert np.abs(vectors - model.encode(TEXTS)).max() <= 1e-6
@@ -333,7 +333,7 @@ def test_linear_layers_agree(activation: Activation | None) -> None:
         expected = activation.apply(plain) if activation else plain
         for reordered in (False, True):
             assert (linear(layers, torch.float32, reordered, activation)(x) - expected).abs().max() <= 1e-6
-            added = linear(layers, torch.float32, reordered, adds=True)(x, torch.ones(7, 48))
+            added = linear(layers, torch.float32, reordered, combine="add")(x, torch.ones(7, 48))
             assert (added - plain - 1).abs().max() <= 1e-6
 
 

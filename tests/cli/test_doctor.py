@@ -83,7 +83,7 @@ def test_bfloat16_on_a_processor_without_it_is_said_once(
 
 def test_other_models(tmp_path: Path) -> None:
     facts = diagnose(SentenceEncoder(build("t5-encoder", tmp_path / "t5"), device="cpu"))
-    assert facts["forward"] == "plain: t5 is not a BERT-family model"
+    assert facts["forward"] == "plain: t5 is not a known architecture"
     words = SentenceEncoder(StaticEmbedding(small.wordpiece(), torch.eye(200)), device="cpu")
     assert diagnose(words)["forward"] == "no transformer"
 
@@ -97,10 +97,10 @@ def test_every_refusal_is_said(tmp_path: Path) -> None:
     bias = "its layers have a position bias"
     assert said["bert"] == {}
     assert said["mpnet"] == {"no cpu_training": bias, "no packed": "MPNetModel has its own attention"}
-    foreign = "t5 is not a BERT-family model"
+    foreign = "t5 is not a known architecture"
     assert said["t5-encoder"] == {
         **dict.fromkeys(("no fused", "no cpu_training"), foreign),
         "no packed": "T5EncoderModel has its own attention",
     }
-    foreign = "modernbert is not a BERT-family model"
-    assert said["modernbert"] == dict.fromkeys(("no fused", "no cpu_training"), foreign)
+    beyond = "rotary positions, norms before, gates, shared heads, or one product for all, no biases"
+    assert said["modernbert"] == {"no cpu_training": f"its layers have {beyond}"}

@@ -1,6 +1,6 @@
 """The contract of every backend: the vectors of the Hugging Face module, for all families, dtypes and lengths of rows.
 
-A new backend is one row of ``BACKENDS``, a new architecture one row of ``FUSED`` once it is listed.
+A new backend is one row of ``BACKENDS``, a new architecture one name in ``FUSED``.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 
 from sbert import TokenBatch
-from sbert.backends import architectures, packed, state
-from sbert.backends.architectures import Architecture
+from sbert.backends import packed, state
 from sbert.backends.cpu_training import CpuTraining
 from sbert.backends.fused import Fused
 from sbert.backends.half_precision import HalfPrecision
@@ -33,7 +32,7 @@ BATCHES = {
     "with the padding token among others": [[5, 1, 1, 6, 8, 20, 11], [], [1, 1, 5], [3, 4, 1]],
 }
 TRAINED = ("bert", "roberta", "xlm-roberta", "camembert", "distilbert", "electra")
-FUSED = (*TRAINED, "mpnet")
+FUSED = (*TRAINED, "mpnet", "modernbert")
 PADDED = ("mpnet", "deberta-v3", "t5-encoder", "t5-whole")  # Their attention needs it.
 ALL = tuple({**FAMILIES, **MORE})
 PACKED = tuple(family for family in ALL if family not in PADDED)
@@ -45,6 +44,8 @@ BACKENDS: dict[str, tuple[Callable[[Any, torch.dtype], Any], tuple[str, ...]]] =
     "cpu_training": (lambda network, dtype: CpuTraining(network), TRAINED),
     "half_precision": (lambda network, dtype: HalfPrecision(network, Padded, dtype), ALL),
 }
+# The norms or rotary positions of these compute in float32 at most.
+IN_FLOAT32 = ("gemma3", "t5", "qwen", "mistral", "modernbert")
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5, torch.bfloat16: 0.05}
 _KINDS: tuple[Any, ...] = (Padded, Packed, Fused, CpuTraining)
 
@@ -68,9 +69,9 @@ def expected(family: str, batch: str) -> Tensor:
 @pytest.mark.parametrize(("name", "family"), [(name, family) for name, row in BACKENDS.items() for family in row[1]])
 def test_vectors_of_the_hugging_face_module(name: str, family: str, dtype: torch.dtype) -> None:
     make, _ = BACKENDS[name]
-    # Copies in half precision are made of float32; the norms of some models compute in float32 at most.
+    # Copies in half precision are made of float32.
     weights = torch.float32 if name == "half_precision" else dtype
-    limit = max(TOLERANCE[dtype], 1e-6) if family.startswith(("gemma3", "t5", "qwen", "mistral")) else TOLERANCE[dtype]
+    limit = max(TOLERANCE[dtype], 1e-6) if family.startswith(IN_FLOAT32) else TOLERANCE[dtype]
     with torch.no_grad():
         backend = make(network(family, weights), dtype)
         for batch, rows in BATCHES.items():
@@ -105,51 +106,3 @@ def test_gradients_of_the_hugging_face_module(family: str) -> None:
         if parameter.grad is not None:
             gradient = gradients[name]
             assert (parameter.grad - gradient).abs().max() <= limit * max(1.0, float(gradient.abs().max())), name
-
-
-# Architectures of today's models, described as one entry each; none of them is listed yet.
-_ATTENTION = {"qkv": tuple(f"self_attn.{part}_proj" for part in "qkv"), "out": "self_attn.o_proj"}
-_GATED = {"up": ("mlp.gate_proj", "mlp.up_proj"), "down": "mlp.down_proj"}
-_NOMIC = {"attention_norm": "post_attention_layernorm", "norm": "post_mlp_layernorm"}
-_TABLES = {part: architectures._EMBEDDINGS[part] for part in ("tokens", "token_types", "norm", "dropout")}
-_ROTARY: dict[str, Any] = {"layers": "layers", "rotary": "rotary_emb"}
-ENTRIES = {
-    "nomic": ("nomic_bert", Architecture({**_ATTENTION, **_GATED, **_NOMIC}, _TABLES, gate="first", **_ROTARY)),
-    "gte": ("gte", Architecture({**_ATTENTION, **_GATED, **_NOMIC}, _TABLES, gate="first", **_ROTARY)),
-    "qwen3": (
-        "qwen3",
-        Architecture(
-            {
-                **_ATTENTION, **_GATED, "attention_norm": "input_layernorm", "norm": "post_attention_layernorm",
-                "query_norm": "self_attn.q_norm", "key_norm": "self_attn.k_norm", "window": "self_attn.sliding_window",
-            },
-            {"tokens": "embed_tokens", "final_norm": "norm"},
-            norm="Qwen3RMSNorm", norm_first=True, gate="first", causal=True, **_ROTARY,
-        ),
-    ),
-    "modernbert": (
-        "modernbert",
-        Architecture(
-            {
-                "qkv": ("attn.Wqkv",), "out": "attn.Wo", "attention_norm": "attn_norm", "window": "attn.sliding_window",
-                "up": ("mlp.Wi",), "down": "mlp.Wo", "norm": "mlp_norm",
-            },
-            {"tokens": "embeddings.tok_embeddings", "norm": "embeddings.norm", "final_norm": "final_norm"},
-            activation="hidden_activation", norm_first=True, gate="first", layer_type="attention_type", **_ROTARY,
-        ),
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("family", ENTRIES)
-def test_an_architecture_is_one_entry(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rotary positions, norms before, RMS norms, gates, shared heads, causal attention and windows, as described."""
-    kind, entry = ENTRIES[family]
-    monkeypatch.setitem(architectures.ARCHITECTURES, kind, entry)
-    model = network(family, torch.float32)
-    assert "its layers have rotary positions" in str(CpuTraining.supports(model, CPU, torch.float32))
-    with torch.no_grad():
-        backend = Fused(model, torch.float32)
-        for batch, rows in BATCHES.items():
-            tokens = TokenBatch.from_rows(rows)
-            assert max_relative_error(backend.forward(tokens), expected(family, batch), tokens) <= 1e-5, batch

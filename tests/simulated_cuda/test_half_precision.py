@@ -14,6 +14,7 @@ import torch
 
 from sbert import SentenceEncoder
 from sbert.backends import state
+from sbert.backends.fused import Fused
 from sbert.backends.half_precision import HalfPrecision
 from tests import small
 from tests.backends.test_families import build
@@ -21,12 +22,19 @@ from tests.simulated_cuda.simulator import simulated
 
 pytestmark = [pytest.mark.simulated_cuda, pytest.mark.filterwarnings("ignore::DeprecationWarning:transformers")]
 FAMILIES = ["modernbert", "qwen3", "t5-encoder", "deberta-v3", "albert"]
+# Without the fused forward, which knows some of them.
+not_fused = pytest.mark.usefixtures("not_fused")
 
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     root = tmp_path_factory.mktemp("families")
     return {family: build(family, root / family) for family in ("bert", *FAMILIES)}
+
+
+@pytest.fixture(name="not_fused")
+def no_fused_forward(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Fused, "supports", staticmethod(lambda *_: "it is not to be used"))
 
 
 def encoded(model: SentenceEncoder) -> np.ndarray:
@@ -40,6 +48,7 @@ def copies(model: SentenceEncoder) -> HalfPrecision | None:
     return backend
 
 
+@not_fused
 @pytest.mark.parametrize("family", FAMILIES)
 def test_autocast_where_all_in_half_precision_is_too_far_from_float32(
     family: str, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
@@ -88,6 +97,7 @@ def test_weights_that_change(family: str, change: Callable[[Any], None], folders
         assert np.abs(before - expected).max() > 1e-2
 
 
+@not_fused
 @pytest.mark.parametrize("part", ["act_fn", "forward"])
 def test_parts_that_are_replaced(part: str, folders: dict[str, Path]) -> None:
     """A copy would not see a part without weights, nor a forward of the caller's own."""
@@ -105,6 +115,7 @@ def test_parts_that_are_replaced(part: str, folders: dict[str, Path]) -> None:
     assert (vectors["cpu"] * vectors["cuda"]).sum(1).min() >= 0.9998
 
 
+@not_fused
 def test_hooks_see_the_module_run(folders: dict[str, Path]) -> None:
     with simulated():
         model = SentenceEncoder(folders["modernbert"], device="cuda")
@@ -119,6 +130,7 @@ def test_hooks_see_the_module_run(folders: dict[str, Path]) -> None:
         assert copies(model) is not None
 
 
+@not_fused
 def test_the_network_can_be_freed(folders: dict[str, Path]) -> None:
     for folder in folders.values():
         with simulated() as gpu:
@@ -132,6 +144,7 @@ def test_the_network_can_be_freed(folders: dict[str, Path]) -> None:
             assert used - gpu.call("used") >= 1.1 * weights
 
 
+@not_fused
 def test_what_t5_needs_in_float32(folders: dict[str, Path]) -> None:
     """Values of its feed-forward networks beyond the range of float16 do not overflow."""
     vectors = []
@@ -145,6 +158,7 @@ def test_what_t5_needs_in_float32(folders: dict[str, Path]) -> None:
     assert (vectors[0] * vectors[1]).sum(1).min() >= 0.9998
 
 
+@not_fused
 @pytest.mark.parametrize("memory", [False, True])
 def test_without_the_copy_the_module_runs(
     memory: bool, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
