@@ -196,6 +196,15 @@ class Architecture:
     layer_type: str | None = None
 
 
+_ATTENTION = {"qkv": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"), "out": "self_attn.o_proj"}
+_GATED = {"up": ("mlp.gate_proj", "mlp.up_proj"), "down": "mlp.down_proj"}
+_NOMIC = Architecture(
+    {**_ATTENTION, **_GATED, "attention_norm": "post_attention_layernorm", "norm": "post_mlp_layernorm"},
+    {part: _EMBEDDINGS[part] for part in ("tokens", "token_types", "norm", "dropout")},
+    layers="layers",
+    rotary="rotary_emb",
+)
+
 # By the model type of the configuration. Types are listed, because others use the same names for parts that work
 # differently on long texts.
 ARCHITECTURES = {
@@ -225,6 +234,7 @@ ARCHITECTURES = {
         layers="transformer.layer",
         activation="activation",
     ),
+    **dict.fromkeys(("nomic_bert", "gte"), _NOMIC),
     "modernbert": Architecture(
         {
             "qkv": ("attn.Wqkv",),
