@@ -15,6 +15,8 @@ from torch import Tensor
 AnyRagged = TypeVar("AnyRagged", bound="Ragged")
 # What is computed from the lengths of the rows, and stays the same for other values in the same rows.
 _OF_ROWS = ("groups", "text_size", "offsets_int32", "position_of_token", "row_of_token")
+# What is computed in inference mode serves gradients, too, later.
+_in_any_mode = torch.inference_mode(False)
 # Bytes to a multiple of which the parts of one copy are aligned, for kernels that read several numbers at once.
 _ALIGNED = 16
 # Devices with streams: copies from and to pinned memory need not be waited for. Elsewhere they might be read too early.
@@ -110,17 +112,20 @@ class Ragged:
         return int(behind.sum()), int(behind.max()) if self.rows else 0
 
     @cached_property
+    @_in_any_mode
     def offsets_int32(self) -> Tensor:
         """The offsets as kernels for rows of variable length take them. Shape: (rows + 1,)."""
         return self.offsets.to(torch.int32)
 
     @cached_property
+    @_in_any_mode
     def row_of_token(self) -> Tensor:
         """Index of each token's row. Shape: (tokens,)."""
         rows = torch.arange(self.rows, device=self.offsets.device)
         return rows.repeat_interleave(self.lengths, output_size=len(self.values))
 
     @cached_property
+    @_in_any_mode
     def position_of_token(self) -> Tensor:
         """Position of each token in its row, from 0. Shape: (tokens,)."""
         tokens = torch.arange(len(self.values), device=self.offsets.device)

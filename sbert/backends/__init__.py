@@ -97,8 +97,8 @@ threads              FAILED: it did not end within 600 seconds; a lock around en
 Without a GPU that torch can use, the first line says why, and is the only one:
 
 ```text
-environment          FAILED: there is no CUDA device, as this build of torch has no CUDA; install a driver, and the
-                     build of torch for it (pytorch.org/get-started); driver not found; torch 2.13.0+cpu; …
+environment          FAILED: there is no cuda:0: this build of torch has no CUDA; install a driver, and the build of
+                     torch for it (pytorch.org/get-started); driver not found; torch 2.13.0+cpu; …
 ```
 
 ``--report FOLDER`` also writes ``gpu.md``, this table with all tracebacks, to paste into an issue, and ``gpu.jsonl``.

@@ -41,6 +41,10 @@ def run(arguments: argparse.Namespace) -> int:
         report.mkdir(parents=True, exist_ok=True)
         (report / "gpu.jsonl").unlink(missing_ok=True)
     from sbert.cli.gpu_doctor import Subject, examine
+    from sbert.storage.hub import resolve
 
     device = device if ":" in device else f"{device}:0"
-    return examine(Subject(arguments.model, device, arguments.dtype), report, arguments.json)
+    # A download takes longer than a stage, and a wrong name is no fault of a GPU.
+    model = resolve(arguments.model)
+    name = model.name if Path(arguments.model).is_dir() else arguments.model
+    return examine(Subject(str(model), device, arguments.dtype, name), report, arguments.json)

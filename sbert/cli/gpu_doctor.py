@@ -6,6 +6,7 @@ soon as it is known: if the machine hangs, the last line names the stage that di
 
 from __future__ import annotations
 
+import faulthandler
 import gc
 import itertools
 import json
@@ -42,18 +43,18 @@ from sbert.pipeline.self_check import compare
 from sbert.saving.verification import versions
 from sbert.search import semantic_search
 from sbert.storage.atomic import write_text
-from sbert.storage.files import one_line, write_json
+from sbert.storage.files import is_out_of_memory, one_line, write_json
 from sbert.training import Trainer, TrainingConfig
 
 _TEXTS, _CORPUS = 4096, 200_000  # Texts and vectors that are measured.
 _LENGTHS = ((17,) * 512, tuple(range(1, 513, 16)))  # Tokens of rows whose attention is measured.
-_LIMIT = 600  # Seconds of a stage.
+_LIMIT, _HANGS = 600, "it did not end within"  # Seconds of a stage, and the reason if they do not suffice.
 _VARIABLES = re.compile(r"(CUDA|CUBLAS|NVIDIA|NCCL|PYTORCH|TORCH|SBERT|OMP|MKL)_\w+|LD_LIBRARY_PATH")
 Facts = dict[str, Any]
 
 
 class WrongError(Exception):
-    """What a stage has found is wrong: the reason, and all facts."""
+    """The result of a stage is wrong: the reason, and all facts."""
 
 
 class Subject(NamedTuple):
@@ -62,6 +63,7 @@ class Subject(NamedTuple):
     model: str
     device: str
     dtype: str
+    name: str = ""
 
     def load(self, **options: Any) -> SentenceEncoder:
         """The model, loaded anew."""
@@ -74,14 +76,15 @@ class Subject(NamedTuple):
 def _describe(subject: Subject) -> Facts:
     """What this machine has; torch warns if it was built without kernels for a GPU."""
     variables = (f"{name}={value}" for name, value in sorted(os.environ.items()) if _VARIABLES.fullmatch(name))
-    facts: Facts = {"model": Path(subject.model).name, "dtype": subject.dtype, "driver": driver_version(), **versions()}
+    facts: Facts = {"model": subject.name, "dtype": subject.dtype, "driver": driver_version(), **versions()}
     facts |= {"torch built for": f"CUDA {torch.version.cuda}", "variables": " ".join(variables) or "none"}
     facts |= {"TF32": torch.backends.cuda.matmul.fp32_precision, "deterministic": torch.get_deterministic_debug_mode()}
-    if not torch.cuda.is_available():
-        why = "its driver is missing or too old" if torch.version.cuda else "this build of torch has no CUDA"
-        raise WrongError(f"there is no CUDA device, as {why}", facts)
+    if not torch.cuda.is_available() or (count := torch.cuda.device_count()) <= int(subject.device[5:]):
+        why = "a driver is missing, too old or not ready, or CUDA_VISIBLE_DEVICES hides it"
+        why = why if torch.version.cuda else "this build of torch has no CUDA"
+        raise WrongError(f"there is no {subject.device}: {why}", facts)
     facts["architectures"] = " ".join(torch.cuda.get_arch_list())
-    for number in range(torch.cuda.device_count()):
+    for number in range(count):
         known = torch.cuda.get_device_properties(number)  # An instance of MIG says so in its name.
         size = f"{known.total_memory / 1e9:.0f} GB, {known.multi_processor_count} multiprocessors"
         facts[f"cuda:{number}"] = f"{known.name}, capability {known.major}.{known.minor}, {size}"
@@ -99,7 +102,8 @@ def _compare(model: SentenceEncoder) -> Facts:
         known = "error {:.1e} of {:.1e}".format(*result) if result else "not compared: a module cannot be copied"
         facts[str(dtype).removeprefix("torch.")] = known
         if result and not result[0] <= result[1]:
-            raise WrongError(f"DIFFERENT vectors in {dtype} from float32 on the CPU", facts)
+            remedy = "; dtype='float32' is nearer" * (dtype != torch.float32)
+            raise WrongError(f"DIFFERENT vectors in {dtype} from float32 on the CPU{remedy}", facts)
     return facts
 
 
@@ -151,12 +155,12 @@ def _check_same(vectors: Any, expected: Any, what: str) -> None:
 def _take_turns(subject: Subject) -> Facts:
     """Two models in turns; one is freed, and the other one goes on."""
     texts, first, second = _draw(_TEXTS // 8, 0), subject.load(), subject.load()
-    expected = first.encode(texts)
-    _check_same(second.encode(texts), expected, "by a second model")
+    expected = first.encode(texts, on_truncate="ignore")
+    _check_same(second.encode(texts, on_truncate="ignore"), expected, "by a second model")
     del first
     gc.collect()
     torch.cuda.empty_cache()
-    _check_same(second.encode(texts), expected, "after another model was freed")
+    _check_same(second.encode(texts, on_truncate="ignore"), expected, "after another model was freed")
     return {"models": 2}
 
 
@@ -166,18 +170,18 @@ def _use_threads(subject: Subject) -> Facts:
 
     def work(texts: list[str]) -> Any:
         with torch.cuda.stream(torch.cuda.Stream(model.device)):  # type: ignore[no-untyped-call]
-            return np.stack([model.encode(texts) for _ in range(4)])
+            return np.stack([model.encode(texts, on_truncate="ignore") for _ in range(4)])
 
-    expected = [model.encode(each) for each in texts]
+    expected = [model.encode(each, on_truncate="ignore") for each in texts]
     with ThreadPoolExecutor(2) as pool:
-        for vectors, alone in zip(pool.map(work, texts), expected, strict=True):
-            _check_same(vectors, alone, "in a second thread")
+        for vectors, reference in zip(pool.map(work, texts), expected, strict=True):
+            _check_same(vectors, reference, "in a second thread")
     return {"threads": 2, "calls": 8}
 
 
 def _train(subject: Subject, dtype: str, then: Callable[[SentenceEncoder], Facts] = lambda _: {}) -> Facts:
     """Some steps of training in a dtype, and what is to be known of the model then."""
-    model, texts = subject.load(dtype="auto"), _draw(64, 1)
+    model, texts = subject.load(dtype="auto", default_prompt_name=None), _draw(64, 1)
     rows = [(text, other, number % 2) for number, (text, other) in enumerate(zip(texts, texts[::-1], strict=True))]
     config = TrainingConfig(steps=6, batch_size=32, dtype=dtype)
     [*_, last] = Trainer(model, rows, CosineSimilarityLoss(), config).fit(show_progress_bar=False)
@@ -203,7 +207,7 @@ def _search(subject: Subject) -> Facts:
 
 def _measure(subject: Subject, library: str) -> Facts:
     """Texts per second, of new texts in a second call; and milliseconds of one text."""
-    facts: Facts = {"first vector, s": benchmark.load(library, *subject)}
+    facts: Facts = {"first vector, s": benchmark.load(library, *subject[:3])}
     for name, (least, most) in {"short texts/s": (10, 20), "mixed texts/s": (10, 300)}.items():
         facts[name] = [_TEXTS / benchmark.encode(_draw(_TEXTS, seed, least, most)) for seed in range(2)][1]
     singles = [1000 * benchmark.encode([text]) for text in _draw(200, 2)][20:]
@@ -232,8 +236,9 @@ STAGES: dict[str, tuple[Callable[[Subject], Facts], str]] = {
 
 
 def main(stage: str, subject: str, result: str) -> None:
-    """Run a stage in this process, and write what it found."""
+    """Run a stage in this process, and write its result."""
     record: Facts = {"facts": {}}
+    faulthandler.dump_traceback_later(_LIMIT - 10)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
@@ -241,20 +246,23 @@ def main(stage: str, subject: str, result: str) -> None:
         except WrongError as error:
             record["reason"], record["facts"] = error.args
         except BaseException as error:
-            record |= {"reason": one_line(error), "traceback": traceback.format_exc()}
+            if is_out_of_memory(error):
+                record["facts"] = {"not examined": one_line(error)}
+            else:
+                record |= {"reason": one_line(error), "traceback": traceback.format_exc()}
     record["warnings"] = sorted({str(each.message) for each in caught if each.category is UserWarning})
     write_json(Path(result), record)
 
 
 def start(arguments: list[str], environment: Mapping[str, str], log: BinaryIO) -> int:
     """Run a stage in a process of its own, and return its exit code."""
-    command = [sys.executable, "-m", "sbert.cli.gpu_doctor", *arguments]
+    command = [sys.executable, "-X", "faulthandler", "-m", "sbert.cli.gpu_doctor", *arguments]
     given: Facts = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": subprocess.STDOUT}
     return subprocess.run(command, env=dict(environment), timeout=_LIMIT, **given).returncode  # noqa: S603
 
 
 def _run(stage: str, subject: Subject, **variables: str) -> Facts:
-    """What a stage found; and why it did not, with all that was printed, if it failed or died."""
+    """The result of a stage; the reason and all that was printed, if it failed or died."""
     with tempfile.TemporaryDirectory() as folder:
         result, log, code = Path(folder, "result.json"), Path(folder, "log"), 0
         with log.open("wb") as file:
@@ -262,7 +270,7 @@ def _run(stage: str, subject: Subject, **variables: str) -> Facts:
                 code = start([stage, json.dumps(subject), str(result)], os.environ | variables, file)
                 ended = f"the process ended with {code}"
             except subprocess.TimeoutExpired:
-                ended = f"it did not end within {_LIMIT} seconds"
+                ended = f"{_HANGS} {_LIMIT} seconds"
         said = log.read_text(encoding="utf-8", errors="replace")
         if not result.exists():
             return {"reason": ended, "traceback": said, "facts": {}, "warnings": []}
@@ -289,7 +297,7 @@ def examine(subject: Subject, report: Path | None, as_json: bool) -> int:
         _put({"stage": title}, records, report, as_json)
         try:
             record = _run(name, own)
-            if "traceback" in record:
+            if "traceback" in record and not record["reason"].startswith(_HANGS):
                 again = _run(name, own, CUDA_LAUNCH_BLOCKING="1")
                 record["again"] = again.get("reason", "it works")
                 record["traceback"] = again.get("traceback") or record["traceback"]
@@ -311,7 +319,7 @@ def _put(record: Facts, records: list[Facts], report: Path | None, as_json: bool
     if as_json:
         print(line, flush=True)
     elif is_known:
-        print(facts_table({record["stage"]: _tell(record)})[len(start) :], flush=True)
+        print(facts_table({record["stage"]: _summarize(record)})[len(start) :], flush=True)
     else:
         print(start, end="", flush=True)
     if report is None:
@@ -320,21 +328,23 @@ def _put(record: Facts, records: list[Facts], report: Path | None, as_json: bool
         with (report / "gpu.jsonl").open("a", encoding="utf-8") as file:
             print(line, file=file, flush=True)
             os.fsync(file.fileno())
-        write_text(report / "gpu.md", _page(records))
+        write_text(report / "gpu.md", _page(records if is_known else [*records, record]))
     except OSError as error:
         warn(f"the report is not complete: {error}")
 
 
 def _page(records: list[Facts]) -> str:
     """A table in Markdown, and what failed stages have printed."""
-    cells = [("stage", "result"), ("---", "---"), *((each["stage"], _tell(each)) for each in records)]
+    cells = [("stage", "result"), ("---", "---"), *((each["stage"], _summarize(each)) for each in records)]
     page = "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |\n" for row in cells)
     said = [f"\n{each['stage']}:\n\n```text\n{each['traceback']}\n```\n" for each in records if "traceback" in each]
     return page + "".join(said)
 
 
-def _tell(record: Facts) -> str:
+def _summarize(record: Facts) -> str:
     """What is known of a stage, in one line."""
+    if "facts" not in record:
+        return "it runs, or has ended this program"
     parts = [f"FAILED: {record['reason']}", record["remedy"]] if "reason" in record else ["ok"]
     if "again" in record:
         parts.append(f"again, with CUDA_LAUNCH_BLOCKING=1: {record['again']}")

@@ -27,7 +27,7 @@ from sbert.pipeline.batching import Distinct, Rows, plan, prefetch, unique, wind
 from sbert.pipeline.progress import Report, check_finite, not_finite
 from sbert.pipeline.quantization import check_coding, quantize
 from sbert.pipeline.run import MemoryLimit, RowsOfTensor, Runner, TextTooLargeError
-from sbert.pipeline.self_check import check, is_checked
+from sbert.pipeline.self_check import check_once
 from sbert.pipeline.tokenize import tokenize
 from sbert.storage.files import is_out_of_memory, one_line
 from sbert.storage.processes import in_child
@@ -187,9 +187,8 @@ class Encoding:
             self.inference = Inference(dtype, copies=self.device.type == "cpu", shares_cores=False)
         else:
             self.inference = Inference(dtype, None if plain else model._compiling)
-        if self.device.type == "cuda" and not plain and not is_checked(self):
-            with evaluating(model):
-                check(self)
+        if self.device.type == "cuda" and not plain:
+            check_once(self, evaluating)
 
     @property
     def batch_tokens(self) -> int:

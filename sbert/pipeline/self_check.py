@@ -1,4 +1,4 @@
-"""The first use of a model on a GPU: are its vectors those of float32 on the CPU? The answer is kept on disk.
+"""The first use of a model on a GPU: are its vectors those of float32 on the CPU? The answer is stored on disk.
 
 An error of CUDA ends all use of the device in its process, so that nothing can be repaired there. Before the check, a
 marker is written in the user's cache; a process that dies leaves it, and the next one takes the plain way.
@@ -7,7 +7,8 @@ marker is written in the user's cache; a process that dies leaves it, and the ne
 from __future__ import annotations
 
 import copy
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from sbert.inputs.devices import name_of_use
 from sbert.saving.verification import versions
 from sbert.storage.files import is_failure, is_out_of_memory, one_line, read_object, write_json
 from sbert.storage.folders import user_cache
-from sbert.storage.processes import has_died, mark_running
+from sbert.storage.processes import Lock, has_died, mark_running
 
 # Words of the texts that are compared, whose numbers of tokens are about these; and the texts of each batch. Of the
 # largest batch, texts are the first three, so that all takes no more than two seconds.
@@ -32,6 +33,7 @@ _LENGTHS, _COUNTS, _MANY = (1, 15, 2, 63, 130, 509), (1, 2, 32, 2000), 100
 _HALF, _EXACT = 0.0316, 1e-5
 # A larger model is compared with its plain way on the same device, as the CPU would take too long.
 _LARGE = 10**9
+_lock = Lock()
 
 
 class _Checked:
@@ -41,12 +43,20 @@ class _Checked:
         self.known: set[tuple[torch.device, torch.dtype]] = set()
 
 
-def is_checked(job: Any) -> bool:
-    """Whether the model of a call of ``encode`` was checked on its device; asked once, it counts as checked."""
+def check_once(job: Any, evaluating: Callable[[Any], AbstractContextManager[None]]) -> None:
+    """Check the model of a call of ``encode`` on its device, unless it was checked; other threads wait for it.
+
+    Args:
+        job: The ``Encoding`` of the call.
+        evaluating: The context of a model in eval mode.
+    """
     key, known = (job.device, job.inference.dtype), state_of(job.model, _Checked).known
-    checked = key in known
-    known.add(key)
-    return checked
+    if key not in known:
+        with _lock:
+            if key not in known:
+                with evaluating(job.model):
+                    check(job)
+                known.add(key)
 
 
 def check(job: Any) -> None:
@@ -83,19 +93,19 @@ def _verdict(job: Any, parts: list[Any], path: Path) -> str | None:
     if not has_died(path):
         try:
             with mark_running(path):
-                reason = _compare_ways(job, parts)
+                reason = _find_reason(job, parts)
         except BaseException as error:
             if is_out_of_memory(error):  # Smaller batches may fit; the next process checks again.
                 return None
             if not is_failure(error):
                 raise
             reason = f"the first use of this model fails ({one_line(error)})"
-    with suppress(OSError):  # Where nothing can be kept, each process checks.
+    with suppress(OSError):  # Where nothing can be stored, each process checks.
         write_json(path, {"verdict": reason})
     return reason
 
 
-def _compare_ways(job: Any, parts: list[Any]) -> str | None:
+def _find_reason(job: Any, parts: list[Any]) -> str | None:
     """Why a model must run plain: its vectors are not those of float32, and would be nearer to them."""
     error, limit = compare(job) or (0.0, 0.0)
     if error <= limit:
@@ -106,7 +116,8 @@ def _compare_ways(job: Any, parts: list[Any]) -> str | None:
     if not (plain > error / 2 or plain != plain):
         return f"vectors differ by {error:.1e} of their norm from float32, not by {limit:.1e}"
     dtype = str(job.inference.dtype).removeprefix("torch.")
-    warn(f"in {dtype} on {job.device}, vectors differ by {error:.1e} of their norm from float32; pass dtype='float32'")
+    remedy = "" if dtype == "float32" else "; pass dtype='float32'"
+    warn(f"in {dtype} on {job.device}, vectors differ by {error:.1e} of their norm from float32 on a CPU{remedy}")
     return None
 
 
@@ -123,7 +134,7 @@ def compare(job: Any) -> tuple[float, float] | None:
             reference = _reference(job)
             expected = job.finish(reference(tokens.batch(every).to(reference.device))).cpu()  # (texts, dim)
         except Exception as failure:  # Of modules that cannot be copied, or run on one device alone.
-            if not is_failure(failure):
+            if not is_failure(failure) or isinstance(failure, torch.AcceleratorError):
                 raise
             return None
         for count in _COUNTS:

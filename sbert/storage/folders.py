@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
@@ -27,7 +28,10 @@ _PATIENCE = 10.0
 def user_cache() -> Path:
     """The folder of files that can be computed again, of the environment or in ~/.cache."""
     base = os.environ.get("LOCALAPPDATA" if sys.platform == "win32" else "XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "sbert"
+    try:
+        return (Path(base) if base else Path.home() / ".cache") / "sbert"
+    except RuntimeError:  # A user without a home, as in some containers.
+        return Path(tempfile.gettempdir(), f"sbert-{getattr(os, 'getuid', int)()}")
 
 
 def find_foreign(folder: Path, is_known: Callable[[str], bool], folders: Collection[str] = ()) -> str | None:

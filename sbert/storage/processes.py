@@ -67,15 +67,20 @@ def umask() -> int:
     return mask
 
 
+_marked: set[Path] = set()  # By this process, now.
+
+
 @contextmanager
 def mark_running(path: Path) -> Iterator[None]:
     """A file with the number of this process while the block runs: only a process that dies in it leaves the file."""
     with suppress(OSError):  # Where nothing can be written, nothing is known later.
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(str(os.getpid()), encoding="utf-8")
+    _marked.add(path)
     try:
         yield
     finally:
+        _marked.discard(path)
         with suppress(OSError):
             path.unlink()
 
@@ -83,9 +88,11 @@ def mark_running(path: Path) -> Iterator[None]:
 def has_died(path: Path) -> bool:
     """Whether a process has died in a block that was marked by this file."""
     try:
-        return not _is_running(int(path.read_text(encoding="utf-8")))
+        pid = int(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
+    # In a container that starts again, this process may have the number of the one that died.
+    return path not in _marked and (pid == os.getpid() or not _is_running(pid))
 
 
 def _is_running(pid: int) -> bool:

@@ -13,7 +13,7 @@ program with little work.
 from __future__ import annotations
 
 import argparse
-import subprocess
+import platform
 import sys
 import tempfile
 import time
@@ -29,6 +29,7 @@ import torch
 from transformers.utils import logging
 
 from sbert.cli.benchmark import start_process
+from sbert.inputs.devices import driver_version
 from sbert.storage.files import one_line
 from tests.benchmarks.compare import Measure
 from tests.benchmarks.contenders import MODEL, OTHER, make_loads
@@ -199,16 +200,18 @@ def compare_vectors(rounds: Any, reference: Any) -> tuple[str, str]:
 
 
 def processor() -> str:
-    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.machine()
 
 
 def heading(device: str) -> str:
     card = processor()
     if device != "cpu":
-        asked = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-        driver = subprocess.run(asked, capture_output=True, text=True).stdout.split("\n")[0]
-        card = f"{torch.cuda.get_device_name(device)}, driver {driver}, CUDA {torch.version.cuda}, beside {card}"
+        name, cuda = torch.cuda.get_device_name(device), torch.version.cuda
+        card = f"{name}, driver {driver_version()}, CUDA {cuda}, beside {card}"
     return f"{card}; " + ", ".join(f"{name} {version(name)}" for name in ("torch", "transformers", OTHER))
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 import torch
 
-from sbert import LSTM, Dense, Normalize, TokenBatch, TokenEmbeddings, WordEmbeddings
+from sbert import LSTM, Dense, Normalize, SentenceEncoder, TokenBatch, TokenEmbeddings, WordEmbeddings
 
 
 def test_padded_form() -> None:
@@ -56,3 +59,15 @@ def test_word_vectors_file(tmp_path: object) -> None:
         path.write_text(bad, encoding="utf-8")
         with pytest.raises(ValueError, match=r"vectors.txt, line 2: expected a word and 2 numbers"):
             WordEmbeddings.from_text_file(path)
+
+
+@pytest.mark.parametrize("backend", ["auto", "plain"])
+def test_a_batch_that_was_used_in_inference_mode_has_gradients(folder: Path, backend: str) -> None:
+    """What its rows have in common is computed once, for both."""
+    model = SentenceEncoder(folder, device="cpu", backend=backend)
+    batch = model.tokens(["one boat", "two red boats"]).batch(np.arange(2))
+    with torch.inference_mode():
+        model(batch)
+    model.train()
+    model(batch).sum().backward()
+    assert all(weight.grad is not None for weight in model[0].auto_model.encoder.parameters())

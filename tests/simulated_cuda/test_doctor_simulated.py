@@ -58,6 +58,7 @@ def test_a_healthy_machine(reports: Path) -> None:
     assert "cuda:1 Simulated, capability 8.0" in page
     assert "ok; float32 error" in page
     assert stages["vectors"]["facts"]["forward"] == "fused: F.linear"
+    assert stages["environment"]["facts"]["model"] == "bert"
     assert stages["speed"]["facts"]["short texts/s"] > 0
 
 
@@ -92,18 +93,37 @@ def test_a_machine_without_a_gpu(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert main(["doctor", folder, "--gpu", "--report", str(tmp_path / "new" / "report"), "--json"]) == 1
     start, environment = map(json.loads, capsys.readouterr().out.splitlines())
     assert start == {"stage": "environment"}
-    reason = "its driver is missing or too old" if torch.version.cuda else "this build of torch has no CUDA"
-    assert environment["reason"] == f"there is no CUDA device, as {reason}"
+    reason = "a driver is missing" if torch.version.cuda else "this build of torch has no CUDA"
+    assert environment["reason"].startswith(f"there is no cuda:0: {reason}")
     assert environment["facts"]["torch"] == torch.__version__
     assert environment["remedy"].startswith("install a driver, and the build of torch for it")
     page = (tmp_path / "new" / "report" / "gpu.md").read_text(encoding="utf-8")
-    assert f"| environment | FAILED: there is no CUDA device, as {reason}; install" in page
+    assert f"| environment | FAILED: there is no cuda:0: {reason}" in page
 
 
 def test_what_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_doctor, "_LIMIT", 0.01)
     record = gpu_doctor._run("environment", gpu_doctor.Subject(str(tmp_path), "cuda:0", "auto"))
     assert record["reason"] == "it did not end within 0.01 seconds"
+
+
+def test_a_machine_that_stops_in_a_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its name stands in the table."""
+    monkeypatch.setattr(gpu_doctor, "_run", lambda *_, **__: sys.exit())
+    with pytest.raises(SystemExit):
+        gpu_doctor.examine(gpu_doctor.Subject("m", "cuda:0", "auto"), tmp_path, as_json=False)
+    page = (tmp_path / "gpu.md").read_text(encoding="utf-8")
+    assert page.splitlines()[-1] == "| environment | it runs, or has ended this program |"
+
+
+def test_what_does_not_fit_is_no_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: Any) -> Any:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setitem(gpu_doctor.STAGES, "search", (full, ""))
+    gpu_doctor.main("search", json.dumps(["m", "cuda:0", "auto"]), str(tmp_path / "result"))
+    facts = {"not examined": "OutOfMemoryError: CUDA out of memory"}
+    assert json.loads((tmp_path / "result").read_text(encoding="utf-8")) == {"facts": facts, "warnings": []}
 
 
 def test_a_report_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,4 +139,6 @@ def test_what_cannot_be_examined(folder: Path, tmp_path: Path, capsys: pytest.Ca
     with simulated():
         assert main(["doctor", str(folder), "--gpu", "--device", "cpu"]) == 2
     assert "pass --device cuda" in capsys.readouterr().err
+    assert main(["doctor", str(tmp_path / "misspelt"), "--gpu"]) == 2
+    assert "misspelt" in capsys.readouterr().err
     assert not (tmp_path / "report").exists()

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,8 @@ from torch import nn
 from sbert import CrossEncoder, Pooling, SentenceEncoder, Transformer
 from sbert.backends import attention, fused
 from sbert.pipeline import self_check
+from sbert.pipeline.encode import Encoding
+from sbert.storage.processes import has_died, mark_running
 from tests import pairs
 from tests.project.code_lines import PACKAGE
 from tests.simulated_cuda.simulator import simulated
@@ -120,6 +125,8 @@ def test_a_process_that_dies(folder: Path, cache: Path, expected: np.ndarray) ->
 import os, torch
 from sbert import SentenceEncoder
 from sbert.pipeline import self_check
+from sbert.pipeline.encode import Encoding
+from sbert.storage.processes import has_died, mark_running
 from tests.simulated_cuda.simulator import simulated
 self_check.compare = lambda job: os._exit(9)
 with simulated():
@@ -130,6 +137,42 @@ with simulated():
     assert isinstance(verdicts(cache)[0], int)  # The number of the process.
     check_plain_with_one_warning(folder, "a process died when it used this model", expected)
     assert "a process died" in verdicts(cache)[0]["verdict"]
+
+
+def test_a_process_with_the_number_of_one_that_died(folder: Path, cache: Path, expected: np.ndarray) -> None:
+    """As in a container that starts again: only a marker of this very process is no sign of a death."""
+    with simulated():
+        model = SentenceEncoder(folder, device="cuda")
+        path = self_check._path(Encoding(model))
+    path.write_text(str(os.getpid()), encoding="utf-8")
+    assert has_died(path)
+    with mark_running(path):
+        assert not has_died(path)
+    path.write_text(str(os.getpid()), encoding="utf-8")
+    check_plain_with_one_warning(folder, "a process died when it used this model", expected)
+
+
+def test_threads_wait_for_the_first_check(folder: Path, expected: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither returns what the check finds to be wrong; one that was interrupted is repeated."""
+    monkeypatch.setattr(fused, "attend", lambda *args, **options: 2 * attention.attend(*args, **options))
+    compare, calls = self_check.compare, []
+
+    def slow(job: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        time.sleep(0.2)
+        return compare(job)
+
+    monkeypatch.setattr(self_check, "compare", slow)
+    with simulated():
+        model = SentenceEncoder(folder, device="cuda")
+        with pytest.raises(KeyboardInterrupt):
+            model.encode(TEXTS)
+        with warnings.catch_warnings(), ThreadPoolExecutor(2) as pool:
+            warnings.simplefilter("ignore")
+            for vectors in pool.map(model.encode, [TEXTS] * 2):
+                np.testing.assert_allclose(vectors, expected, atol=0.02)
 
 
 def test_a_process_that_dies_in_the_kernel_of_training(cache: Path) -> None:
