@@ -156,7 +156,8 @@ _EMBEDDINGS = {
 _ROTARY = {"default", "linear", "yarn", "llama3"}
 # Parts that some models of an architecture lack.
 _OPTIONAL = ("token_types", "widen")
-_BERT: dict[str, str | tuple[str, ...]] = {
+Names = Mapping[str, str | tuple[str, ...]]
+_BERT: Names = {
     "qkv": ("attention.self.query", "attention.self.key", "attention.self.value"),
     "dropout": "attention.self.dropout",
     "out": "attention.output.dense",
@@ -185,7 +186,7 @@ class Architecture:
         layer_type: Name of the attribute of a layer that says which rotary positions are its own.
     """
 
-    layer: Mapping[str, str | tuple[str, ...]] = field(default_factory=lambda: _BERT)
+    layer: Names = field(default_factory=lambda: _BERT)
     embeddings: Mapping[str, str] = field(default_factory=lambda: _EMBEDDINGS)
     layers: str = "encoder.layer"
     activation: str = "hidden_act"
@@ -196,8 +197,15 @@ class Architecture:
     layer_type: str | None = None
 
 
-_ATTENTION = {"qkv": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"), "out": "self_attn.o_proj"}
-_GATED = {"up": ("mlp.gate_proj", "mlp.up_proj"), "down": "mlp.down_proj"}
+_ATTENTION: Names = {"qkv": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"), "out": "self_attn.o_proj"}
+_GATED: Names = {"up": ("mlp.gate_proj", "mlp.up_proj"), "down": "mlp.down_proj"}
+_DECODER: Names = {
+    "attention_norm": "input_layernorm",
+    "query_norm": "self_attn.q_norm",
+    "key_norm": "self_attn.k_norm",
+    "causal": "self_attn.is_causal",
+    "window": "self_attn.sliding_window",
+}
 _NOMIC = Architecture(
     {**_ATTENTION, **_GATED, "attention_norm": "post_attention_layernorm", "norm": "post_mlp_layernorm"},
     {part: _EMBEDDINGS[part] for part in ("tokens", "token_types", "norm", "dropout")},
@@ -235,6 +243,19 @@ ARCHITECTURES = {
         activation="activation",
     ),
     **dict.fromkeys(("nomic_bert", "gte"), _NOMIC),
+    "qwen3": Architecture(
+        {
+            **_ATTENTION,
+            **_GATED,
+            **_DECODER,
+            "norm": "post_attention_layernorm",
+        },
+        {"tokens": "embed_tokens", "final_norm": "norm"},
+        layers="layers",
+        own=("Qwen3RMSNorm",),
+        norm_first=True,
+        rotary="rotary_emb",
+    ),
     "modernbert": Architecture(
         {
             "qkv": ("attn.Wqkv",),
@@ -313,6 +334,9 @@ def _layer(network: Any, layer: nn.Module, architecture: Architecture) -> Layer:
     parts: dict[str, Any] = {part: _part(layer, names) for part, names in architecture.layer.items()}
     if isinstance(parts["attention_norm"], nn.Identity):
         parts["attention_norm"] = None
+    if "causal" in parts and not getattr(network.config, "is_causal", True):
+        # The masks of transformers then count one token more to each side.
+        parts.update(causal=False, window=parts["window"] and parts["window"] + 1)
     if architecture.rotary is not None:
         parts["rotary"] = _part(layer, architecture.layer_type) if architecture.layer_type else ""
     return Layer(**parts)

@@ -26,9 +26,18 @@ def _norm(module: Any, dtype: torch.dtype) -> Norm:
     """A norm from copies of its weights, with sums in float32 for every dtype."""
     weight = module.weight.detach().to(dtype)
     if not isinstance(module, nn.LayerNorm):
-        return partial(torch.rms_norm, normalized_shape=weight.shape, weight=weight, eps=module.variance_epsilon)
+        return partial(_rms_norm, weight=weight, eps=module.variance_epsilon)
     bias = None if module.bias is None else module.bias.detach().to(dtype)
     return partial(torch.layer_norm, normalized_shape=weight.shape, weight=weight, bias=bias, eps=module.eps)
+
+
+def _rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    if x.device.type != "cpu":
+        return torch.rms_norm(x, weight.shape, weight, eps)
+    # On a CPU, that takes three times as long.
+    squares: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=accumulation_dtype(x.dtype)).square_()
+    scales = squares.div_(x.shape[-1]).add_(eps).rsqrt_().to(x.dtype)
+    return (x * scales).mul_(weight)
 
 
 class _Layer:

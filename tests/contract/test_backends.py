@@ -32,7 +32,7 @@ BATCHES = {
     "with the padding token among others": [[5, 1, 1, 6, 8, 20, 11], [], [1, 1, 5], [3, 4, 1]],
 }
 TRAINED = ("bert", "roberta", "xlm-roberta", "camembert", "distilbert", "electra")
-FUSED = (*TRAINED, "mpnet", "modernbert", "nomic", "gte")
+FUSED = (*TRAINED, "mpnet", "modernbert", "nomic", "gte", "qwen3", "qwen3-both-ways")
 PADDED = ("mpnet", "deberta-v3", "t5-encoder", "t5-whole")  # Their attention needs it.
 ALL = tuple({**FAMILIES, **MORE})
 PACKED = tuple(family for family in ALL if family not in PADDED)

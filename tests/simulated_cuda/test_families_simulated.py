@@ -21,6 +21,8 @@ pytestmark = [pytest.mark.simulated_cuda, pytest.mark.filterwarnings("ignore::De
 WAYS = {"fastest": (), "packed": (Fused, HalfPrecision), "padded": (Fused, HalfPrecision, Packed)}
 PADDED = ("deberta-v3", "t5-encoder", "t5-whole")  # Their attention needs it.
 BIASED = ("mpnet", *PADDED)  # Theirs has a bias, for which there is no kernel.
+# Least cosine in half precision; queries and keys of 8 numbers each, with norms, are sensitive to rounding.
+COSINES = {"qwen3": 0.9995}
 # Kind, capability and dtype. On MPS, there is one backend, with padding.
 DEVICES = {
     "cuda, float32": ("cuda", (8, 0), "float32"),
@@ -56,7 +58,7 @@ def test_vectors_are_those_of_the_cpu(
     kind, capability, dtype = DEVICES[device]
     if way == "packed" and (family in PADDED or kind == "mps"):
         pytest.skip("there is no such way")
-    folder, expected = made(folders, family)
+    (folder, expected), least = made(folders, family), COSINES.get(family, 0.9998)
     for backend in WAYS[way]:
         monkeypatch.setattr(backend, "supports", staticmethod(lambda *_: "it is not to be used"))
     with simulated(capability, kind=kind) as gpu:
@@ -68,10 +70,10 @@ def test_vectors_are_those_of_the_cpu(
         if dtype == "float32":
             np.testing.assert_allclose(vectors, expected, atol=1e-6)
             return
-        assert (vectors * expected).sum(1).min() >= 0.9998
+        assert (vectors * expected).sum(1).min() >= least
         if capability == (9, 0):
             kernels = gpu.count("kernel _flash_attention_forward")
             assert (kernels > 0) == (family not in BIASED and way != "padded"), kernels
         if way == "fastest":
             singles = np.stack([model.encode(text, on_truncate="ignore") for text in small.TEXTS])
-            assert (singles * expected).sum(1).min() >= 0.9998
+            assert (singles * expected).sum(1).min() >= least
