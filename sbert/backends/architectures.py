@@ -63,6 +63,9 @@ class Layer:
         attention_norm: None if there is none, as in the first layer of some models.
         query_norm: RMS norm of each head's query.
         key_norm: The same of keys.
+        out_norm: Norm between ``out`` and the residual connection.
+        down_norm: The same after ``down``.
+        scale: Of the attention scores; 1 / sqrt(head dim) where it is None.
         causal: Whether a token sees only itself and those before it.
         window: Number of tokens to each side that a token sees, itself included; None for all.
         rotary: Key of the rotary positions of queries and keys in those of the backbone; None without.
@@ -79,6 +82,9 @@ class Layer:
     dropout: nn.Dropout | None = None
     out_dropout: nn.Dropout | None = None
     down_dropout: nn.Dropout | None = None
+    out_norm: nn.Module | None = None
+    down_norm: nn.Module | None = None
+    scale: float | None = None
     causal: bool = False
     window: int | None = None
     rotary: str | None = None
@@ -179,8 +185,9 @@ class Architecture:
         embeddings: For the fields of ``Backbone`` that are modules, their names in the model.
         layers: Name of the list of layers.
         activation: Name of the activation in the configuration.
-        own: Names of its own classes of parts, which compute an RMS norm.
+        own: Names of its own classes of parts: of RMS norms, and of embeddings that are scaled.
         norm_first: Whether norms stand before attention and feed-forward network, not after them.
+        norm_offset: Added to the weights of RMS norms.
         position_bias: Name of the method that computes a position bias.
         rotary: Name of the module that computes rotary positions.
         layer_type: Name of the attribute of a layer that says which rotary positions are its own.
@@ -192,6 +199,7 @@ class Architecture:
     activation: str = "hidden_act"
     own: tuple[str, ...] = ()
     norm_first: bool = False
+    norm_offset: float = 0.0
     position_bias: str | None = None
     rotary: str | None = None
     layer_type: str | None = None
@@ -206,11 +214,12 @@ _DECODER: Names = {
     "causal": "self_attn.is_causal",
     "window": "self_attn.sliding_window",
 }
-_NOMIC = Architecture(
+# Layers of most of today's models.
+_rotated = partial(Architecture, layers="layers", norm_first=True, rotary="rotary_emb")
+_NOMIC = _rotated(
     {**_ATTENTION, **_GATED, "attention_norm": "post_attention_layernorm", "norm": "post_mlp_layernorm"},
     {part: _EMBEDDINGS[part] for part in ("tokens", "token_types", "norm", "dropout")},
-    layers="layers",
-    rotary="rotary_emb",
+    norm_first=False,
 )
 
 # By the model type of the configuration. Types are listed, because others use the same names for parts that work
@@ -243,20 +252,28 @@ ARCHITECTURES = {
         activation="activation",
     ),
     **dict.fromkeys(("nomic_bert", "gte"), _NOMIC),
-    "qwen3": Architecture(
+    "qwen3": _rotated(
+        {**_ATTENTION, **_GATED, **_DECODER, "norm": "post_attention_layernorm"},
+        {"tokens": "embed_tokens", "final_norm": "norm"},
+        own=("Qwen3RMSNorm",),
+    ),
+    "gemma3_text": _rotated(
         {
             **_ATTENTION,
             **_GATED,
             **_DECODER,
-            "norm": "post_attention_layernorm",
+            "scale": "self_attn.scaling",
+            "out_norm": "post_attention_layernorm",
+            "norm": "pre_feedforward_layernorm",
+            "down_norm": "post_feedforward_layernorm",
         },
         {"tokens": "embed_tokens", "final_norm": "norm"},
-        layers="layers",
-        own=("Qwen3RMSNorm",),
-        norm_first=True,
-        rotary="rotary_emb",
+        activation="hidden_activation",
+        own=("Gemma3RMSNorm", "Gemma3TextScaledWordEmbedding"),
+        norm_offset=1.0,
+        layer_type="self_attn.layer_type",
     ),
-    "modernbert": Architecture(
+    "modernbert": _rotated(
         {
             "qkv": ("attn.Wqkv",),
             "window": "attn.sliding_window",
@@ -267,10 +284,7 @@ ARCHITECTURES = {
             "norm": "mlp_norm",
         },
         {"tokens": "embeddings.tok_embeddings", "norm": "embeddings.norm", "final_norm": "final_norm"},
-        layers="layers",
         activation="hidden_activation",
-        norm_first=True,
-        rotary="rotary_emb",
         layer_type="attention_type",
     ),
 }

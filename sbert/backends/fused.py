@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from sbert.backends.architectures import Backbone, Layer, OfLength, describe
 from sbert.backends.attention import attend, round_length
-from sbert.backends.linear import choose_layout, filler, linear
+from sbert.backends.linear import Product, choose_layout, filler, linear
 from sbert.backends.network import has_hooks
 from sbert.backends.packed import positions
 from sbert.backends.padded import Backend, Compiling
@@ -22,22 +22,28 @@ from sbert.functional import accumulation_dtype
 Norm = Callable[[Tensor], Tensor]
 
 
-def _norm(module: Any, dtype: torch.dtype) -> Norm:
+def _norm(module: Any, dtype: torch.dtype, offset: float = 0.0) -> Norm:
     """A norm from copies of its weights, with sums in float32 for every dtype."""
-    weight = module.weight.detach().to(dtype)
     if not isinstance(module, nn.LayerNorm):
-        return partial(_rms_norm, weight=weight, eps=module.variance_epsilon)
+        eps = module.eps if hasattr(module, "eps") else module.variance_epsilon
+        return partial(_rms_norm, weight=module.weight.detach().to(accumulation_dtype(dtype)) + offset, eps=eps)
+    weight = module.weight.detach().to(dtype)
     bias = None if module.bias is None else module.bias.detach().to(dtype)
     return partial(torch.layer_norm, normalized_shape=weight.shape, weight=weight, bias=bias, eps=module.eps)
 
 
 def _rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     if x.device.type != "cpu":
-        return torch.rms_norm(x, weight.shape, weight, eps)
+        return torch.rms_norm(x.to(weight.dtype), weight.shape, weight, eps).to(x.dtype)
     # On a CPU, that takes three times as long.
-    squares: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=accumulation_dtype(x.dtype)).square_()
-    scales = squares.div_(x.shape[-1]).add_(eps).rsqrt_().to(x.dtype)
-    return (x * scales).mul_(weight)
+    squares: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=weight.dtype).square_()
+    return (x * squares.div_(x.shape[-1]).add_(eps).rsqrt_()).mul_(weight).to(x.dtype)
+
+
+def _added(layer: nn.Linear, norm: Norm | None, dtype: torch.dtype, reordered: bool) -> Product:
+    """The function that adds the output of a linear layer, normalized if there is a norm, to its second argument."""
+    product = linear([layer], dtype, reordered, combine=None if norm else "add")
+    return product if norm is None else lambda x, residual: norm(product(x)).add_(residual)
 
 
 class _Layer:
@@ -46,19 +52,21 @@ class _Layer:
     def __init__(self, layer: Layer, backbone: Backbone, dtype: torch.dtype, reordered: bool) -> None:
         kind, self.heads, self.key_heads = backbone.architecture, backbone.heads, backbone.key_heads
         self.norm_first, self.rotary = kind.norm_first, layer.rotary
-        self.causal, self.window = layer.causal, layer.window
+        self.options: dict[str, Any] = {"causal": layer.causal, "window": layer.window, "scale": layer.scale}
         self.qkv = linear(layer.qkv, dtype, reordered)
-        self.out = linear([layer.out], dtype, reordered, combine="add")
         size = layer.down.in_features
         # With a gate, two products: activation and multiplication are part of them.
         self.up = linear(layer.up, dtype, reordered, backbone.activation, rows=slice(size))
         self.gated = linear(layer.up, dtype, reordered, None, "mul", slice(size, None)) if layer.is_gated else None
-        self.down = linear([layer.down], dtype, reordered, combine="add")
-        norms = (layer.attention_norm, layer.query_norm, layer.key_norm)
-        self.attention_norm, self.query_norm, self.key_norm = (norm and _norm(norm, dtype) for norm in norms)
-        self.norm = _norm(layer.norm, dtype)
+        norms = (layer.attention_norm, layer.query_norm, layer.key_norm, layer.out_norm, layer.down_norm)
+        copies = [norm and _norm(norm, dtype, kind.norm_offset) for norm in norms]
+        self.attention_norm, self.query_norm, self.key_norm, *after = copies
+        self.out, self.down = (
+            _added(each, norm, dtype, reordered) for each, norm in zip((layer.out, layer.down), after, strict=True)
+        )
+        self.norm = _norm(layer.norm, dtype, kind.norm_offset)
         differs = self.rotary is not None or self.key_heads != self.heads
-        self.is_plain = not (differs or layer.query_norm or layer.window or self.causal)
+        self.is_plain = not (differs or layer.query_norm or any(self.options.values()))
 
     def attention(self, x: Tensor, batch: TokenBatch, bias: Tensor | None, rotation: Tensor | None) -> Tensor:
         """What attention mixes, before its last product. Shape: (tokens, heads * head dim)."""
@@ -76,7 +84,7 @@ class _Layer:
             query, key = self.query_norm(query), self.key_norm(key)
         if rotation is not None:
             query, key = _rotate(query, rotation), _rotate(key, rotation)
-        return attend(query, key, value, batch, bias=bias, causal=self.causal, window=self.window).flatten(1)
+        return attend(query, key, value, batch, bias=bias, **self.options).flatten(1)
 
 
 def _rotate(x: Tensor, rotation: Tensor) -> Tensor:
@@ -137,7 +145,9 @@ class Fused(Backend):
         if compiling is None and network.device.type == "cpu":
             self._reordered, self.why = choose_layout(dtype)
         self.dtype: torch.dtype = dtype
-        self._tokens = backbone.tokens.weight.detach()
+        self._tokens, offset = backbone.tokens.weight.detach(), backbone.architecture.norm_offset
+        # Embeddings of some models are scaled; a copy of them all would take much memory.
+        self._scale = getattr(backbone.tokens, "embed_scale", None)
         table, types, accumulation = backbone.positions, backbone.token_types, accumulation_dtype(dtype)
         self._padding = None if table is None else table.padding_idx
         summed = self._tokens.new_zeros(1, 1) if table is None else table.weight.detach()  # (positions, dim)
@@ -148,7 +158,7 @@ class Fused(Backend):
         self._norm = None if backbone.norm is None else _norm(backbone.norm, accumulation)
         self._widen = None if backbone.widen is None else linear([backbone.widen], dtype, self._reordered)
         self._layers = [_Layer(layer, backbone, dtype, self._reordered) for layer in backbone.layers]
-        self._final_norm = None if backbone.final_norm is None else _norm(backbone.final_norm, dtype)
+        self._final_norm = None if backbone.final_norm is None else _norm(backbone.final_norm, dtype, offset)
         self._bias = None if backbone.position_bias is None else _of_longest(backbone.position_bias, dtype)
         self._rotary = {kind: _of_longest(function, dtype) for kind, function in backbone.rotary.items()}
         self._is_absolute = table is not None
@@ -184,6 +194,8 @@ class Fused(Backend):
     def _embed(self, batch: TokenBatch) -> Tensor:
         """Vectors before the first layer. Shape: (tokens, dim)."""
         x = F.embedding(batch.values, self._tokens)  # (tokens, width)
+        if self._scale is not None:
+            x = x * self._scale.to(x.dtype)
         if batch.rows == 1 and batch.types is None and self._padding is None and self._is_absolute:
             x = x + self._positions[: len(x)]
         else:
