@@ -6,6 +6,7 @@ A new backend is one row of ``BACKENDS``, a new architecture one name in ``FUSED
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -21,6 +22,7 @@ from sbert.backends.half_precision import HalfPrecision
 from sbert.backends.packed import Packed
 from sbert.backends.padded import Padded
 from sbert.backends.parity import max_relative_error
+from tests import small
 from tests.backends.test_families import FAMILIES, MORE, build_network
 
 CPU = torch.device("cpu")
@@ -31,6 +33,7 @@ BATCHES = {
     # As a text may hold it; models that count positions from it leave it out.
     "with the padding token among others": [[5, 1, 1, 6, 8, 20, 11], [], [1, 1, 5], [3, 4, 1]],
 }
+ROWS = next(iter(BATCHES.values()))
 TRAINED = ("bert", "roberta", "xlm-roberta", "camembert", "distilbert", "electra")
 FUSED = (*TRAINED, "mpnet", "modernbert", "nomic", "gte", "qwen3", "qwen3-both-ways", "gemma3", "gemma3-both-ways")
 PADDED = ("mpnet", "deberta-v3", "t5-encoder", "t5-whole")  # Their attention needs it.
@@ -106,3 +109,71 @@ def test_gradients_of_the_hugging_face_module(family: str) -> None:
         if parameter.grad is not None:
             gradient = gradients[name]
             assert (parameter.grad - gradient).abs().max() <= limit * max(1.0, float(gradient.abs().max())), name
+
+
+def variant(family: str, **settings: Any) -> Any:
+    """A network of other settings, and the same weights at each call."""
+    import transformers
+
+    config, model, given, _ = {**FAMILIES, **MORE}[family]
+    made = getattr(transformers, config)(vocab_size=60, **{**given, **settings})
+    return small.randomized(getattr(transformers, model)(made))
+
+
+SCALED = {"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4}
+WINDOWS = {"layer_types": ["sliding_attention", "full_attention"], "use_sliding_window": True, "sliding_window": 5}
+GROWING = {**SCALED, "rope_type": "dynamic"}
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "without token types": ("gte", {"type_vocab_size": 0}),
+    "scaled positions": ("nomic", {"rope_parameters": SCALED}),
+    "biases": ("modernbert", {"attention_bias": True, "mlp_bias": True, "norm_bias": True}),
+    "local layers alone": ("modernbert", {"layer_types": ["sliding_attention"] * 2}),
+    "another activation": ("modernbert", {"hidden_activation": "silu"}),
+    "as many key heads": ("qwen3", {"num_key_value_heads": 2, "attention_bias": True}),
+    "windows, causal": ("qwen3", WINDOWS),
+    "windows, to both sides": ("qwen3", {**WINDOWS, "is_causal": False}),
+    "windows of Gemma, to both sides": ("gemma3", {"is_causal": False}),
+}
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_other_settings_of_an_architecture(name: str) -> None:
+    model, tokens = variant(VARIANTS[name][0], **VARIANTS[name][1]), TokenBatch.from_rows(ROWS)
+    assert Fused.supports(model, CPU, torch.float32) is None
+    with torch.no_grad():
+        alone = torch.cat([model(torch.tensor([row])).last_hidden_state[0] for row in ROWS if row])
+        assert max_relative_error(Fused(model, torch.float32).forward(tokens), alone, tokens) <= 2e-6
+
+
+@pytest.mark.parametrize("family", ["bert", "nomic", "gte"])
+def test_token_types(family: str) -> None:
+    """The second text of a pair."""
+    tokens = TokenBatch.from_rows([[3, 9, 4, 7], [5, 7]])
+    tokens = replace(tokens, types=torch.tensor([0, 0, 1, 1, 0, 1]))
+    model = variant(family, type_vocab_size=2)
+    with torch.no_grad():
+        vectors, expected = (backend.forward(tokens) for backend in (Fused(model, torch.float32), Padded(model)))
+    assert max_relative_error(vectors, expected, tokens) <= 1e-6
+
+
+@pytest.mark.parametrize(
+    ("family", "settings", "reason"),
+    [
+        ("nomic", {"rope_parameters": GROWING}, "its rotary positions are 'dynamic'"),
+        (
+            "modernbert",
+            {"rope_parameters": dict.fromkeys(("full_attention", "sliding_attention"), GROWING)},
+            "'dynamic'",
+        ),
+        ("gte", {"hidden_act": "mish"}, "its activation is 'mish'"),
+        ("mistral", {}, "mistral is not a known architecture"),
+    ],
+)
+def test_settings_that_are_refused(family: str, settings: dict[str, Any], reason: str) -> None:
+    """Frequencies that depend on the longest row of a batch are not those of other batches."""
+    assert reason in str(Fused.supports(variant(family, **settings), CPU, torch.float32))
+
+
+@pytest.mark.parametrize("family", sorted(set(FUSED) - set(TRAINED)))
+def test_training_is_for_layers_like_those_of_bert(family: str) -> None:
+    assert str(CpuTraining.supports(network(family, torch.float32), CPU, torch.float32)).startswith("its layers have ")
