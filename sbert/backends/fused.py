@@ -40,7 +40,7 @@ def _rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     return (x * squares.div_(x.shape[-1]).add_(eps).rsqrt_()).mul_(weight).to(x.dtype)
 
 
-def _added(layer: nn.Linear, norm: Norm | None, dtype: torch.dtype, reordered: bool) -> Product:
+def _make_addition(layer: nn.Linear, norm: Norm | None, dtype: torch.dtype, reordered: bool) -> Product:
     """The function that adds the output of a linear layer, normalized if there is a norm, to its second argument."""
     product = linear([layer], dtype, reordered, combine=None if norm else "add")
     return product if norm is None else lambda x, residual: norm(product(x)).add_(residual)
@@ -62,7 +62,8 @@ class _Layer:
         copies = [norm and _norm(norm, dtype, kind.norm_offset) for norm in norms]
         self.attention_norm, self.query_norm, self.key_norm, *after = copies
         self.out, self.down = (
-            _added(each, norm, dtype, reordered) for each, norm in zip((layer.out, layer.down), after, strict=True)
+            _make_addition(each, norm, dtype, reordered)
+            for each, norm in zip((layer.out, layer.down), after, strict=True)
         )
         self.norm = _norm(layer.norm, dtype, kind.norm_offset)
         differs = self.rotary is not None or self.key_heads != self.heads
