@@ -119,6 +119,8 @@ def _attention(
     if foreign:
         raise NotImplementedError(f"attention with {foreign[0]} needs padding")
     causal, window = options.get("is_causal"), options.get("sliding_window")
+    if causal is False and window:  # Where a decoder is told to see both sides, the masks count one token more.
+        window += 1
     options["sbert_windows"].append(window)
     # Under autocast, models that normalize queries and keys do so in float32.
     query, key, value = (x[0].transpose(0, 1).to(value.dtype) for x in (query, key, value))  # (tokens, heads, dim)

@@ -143,6 +143,8 @@ def test_other_settings_of_an_architecture(name: str) -> None:
     with torch.no_grad():
         alone = torch.cat([model(torch.tensor([row])).last_hidden_state[0] for row in ROWS if row])
         assert max_relative_error(Fused(model, torch.float32).forward(tokens), alone, tokens) <= 2e-6
+        packed.adopt(model)
+        assert max_relative_error(Packed(model).forward(tokens), alone, tokens) <= 2e-6
 
 
 @pytest.mark.parametrize("family", ["bert", "nomic", "gte"])
