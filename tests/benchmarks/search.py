@@ -1,6 +1,6 @@
 """Time of search, mining and communities compared with sentence-transformers (and faiss, if it is installed).
 
-python -m tests.benchmarks.search [--rows 1000000] [--queries 100] [--dim 384] [--top-k 10] [--pairs-of 10000]
+python -m tests.benchmarks.search [--rows 1000000] [--queries 1,10,100] [--dim 384] [--top-k 10] [--pairs-of 10000]
     [--communities-of 100000] [--rounds 5] [--only search,pair,mining,communities,memory]
     [--vectors FILE.npy] [--file FILE.npy --gigabytes 10]
 
@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from sentence_transformers import util
 
-from sbert.search import community_detection, most_similar_pair, paraphrase_mining, semantic_search
+from sbert.search import Index, community_detection, most_similar_pair, paraphrase_mining, semantic_search
 from tests.memory import grown
 
 Ways = dict[str, Callable[[], Any]]
@@ -60,19 +60,27 @@ def compare(name: str, ways: Ways, rounds: int, same: Callable[[dict[str, Any]],
 
 
 def search(options: argparse.Namespace) -> None:
-    corpus, queries = load_vectors(options, options.rows), directions(options.queries, options.dim, 1)
+    corpus = load_vectors(options, options.rows)
+    for count in options.queries:
+        compare_search(options, corpus, directions(count, corpus.shape[1], 1))
+
+
+def compare_search(options: argparse.Namespace, corpus: torch.Tensor, queries: torch.Tensor) -> None:
+    index = Index()
+    index.add(corpus)
     k = options.top_k
     ways: Ways = {
         "sbert": lambda: semantic_search(queries, corpus, k),
+        "sbert, Index": lambda: index.search(queries, k),
         "sentence-transformers": lambda: util.semantic_search(queries, corpus, top_k=k),
     }
     try:
         import faiss
 
-        index = faiss.IndexFlatIP(corpus.shape[1])
-        index.add(torch.nn.functional.normalize(corpus).numpy())
+        flat = faiss.IndexFlatIP(corpus.shape[1])
+        flat.add(torch.nn.functional.normalize(corpus).numpy())
         asked = torch.nn.functional.normalize(queries).numpy()
-        ways["faiss IndexFlatIP"] = lambda: index.search(asked, k)
+        ways["faiss IndexFlatIP"] = lambda: flat.search(asked, k)
     except ImportError:
         print("(faiss-cpu is not installed)")
 
@@ -86,7 +94,7 @@ def search(options: argparse.Namespace) -> None:
         equal = ", ".join(f"{(indices == other).mean():.5f} of {name}" for name, other in others.items())
         return f"indices equal to {equal}; maximum difference of scores {off:.1e}"
 
-    compare(f"top {k} of {len(corpus)} for {len(queries)}", ways, options.rounds, same)
+    compare(f"top {k} of {len(corpus)} for {len(queries)} queries", ways, options.rounds, same)
 
 
 def pair(options: argparse.Namespace) -> None:
@@ -140,11 +148,11 @@ def memory(options: argparse.Namespace) -> None:
             written[start : start + len(part)] = np.roll(part, start // len(block), axis=1)
             written.flush()
         del written
-    queries = directions(options.queries, options.dim, 1)
+    queries = directions(options.queries[-1], options.dim, 1)
     semantic_search(queries, queries, 1)
     begin = time.perf_counter()
     semantic_search(queries, path, options.top_k)
-    seconds, shape = time.perf_counter() - begin, (options.queries, options.dim)
+    seconds, shape = time.perf_counter() - begin, tuple(queries.shape)
     before = f"import torch; from sbert.search import semantic_search; x = torch.randn{shape}; semantic_search(x, x, 1)"
     size = grown(before, f"semantic_search(x, {str(path)!r}, {options.top_k})") / 1e6
     print(f"| {path.stat().st_size / 1e9:.1f} GB on disk | {seconds:.1f} s | {size:.0f} MB resident for the search |")
@@ -156,7 +164,7 @@ def load_vectors(options: argparse.Namespace, rows: int) -> torch.Tensor:
     return directions(rows, options.dim)
 
 
-SIZES = {"rows": 1_000_000, "queries": 100, "dim": 384, "top-k": 10, "rounds": 5}
+SIZES = {"rows": 1_000_000, "dim": 384, "top-k": 10, "rounds": 5}
 SIZES.update({"pairs-of": 10_000, "communities-of": 100_000})  # Rows of what takes longer.
 PARTS = {f.__name__: f for f in (search, pair, mining, communities, memory)}
 
@@ -166,6 +174,7 @@ def main() -> None:
     for name, count in SIZES.items():
         parser.add_argument(f"--{name}", type=int, default=count)
     parser.add_argument("--only", default="search,pair,mining,communities")
+    parser.add_argument("--queries", type=lambda counts: [*map(int, counts.split(","))], default=[1, 10, 100])
     parser.add_argument("--vectors")
     parser.add_argument("--file", default="vectors-of-the-search-benchmark.npy")
     parser.add_argument("--gigabytes", type=float, default=10)

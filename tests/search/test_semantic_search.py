@@ -23,10 +23,12 @@ from tests.memory import grown
 blocks: Any = sys.modules["sbert.search.exact.semantic_search"]
 
 
-@pytest.fixture(params=[torch.float32, torch.bfloat16], ids=str)
+@pytest.fixture(params=[torch.float32, torch.bfloat16, None], ids=str)
 def _dtype(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each dtype whose product may be the fastest somewhere."""
-    monkeypatch.setattr(exact_scores, "product_dtype", lambda device: request.param)
+    """Each dtype whose product may be the fastest somewhere; None: queries are few, and rows are not converted."""
+    monkeypatch.setattr(blocks, "_FEW", 1000 if request.param is None else 0)
+    if request.param is not None:
+        monkeypatch.setattr(exact_scores, "product_dtype", lambda device: request.param)
 
 
 def score(queries: np.ndarray, vectors: np.ndarray, similarity: str) -> np.ndarray:
@@ -61,7 +63,7 @@ def equal(hits: Hits, expected: Hits) -> None:
 def test_search_is_the_sorted_whole(similarity: str, k: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """With every row there twice, rows of length 0, and lengths from a hundredth to a hundred."""
     monkeypatch.setattr(blocks, "_VALUES", 1 << 14)
-    monkeypatch.setattr(blocks, "_QUERIES", 4)
+    monkeypatch.setattr(blocks, "_QUERIES", max(4, blocks._FEW))
     rng = np.random.default_rng(0)
     queries, vectors = (rng.normal(size=(rows, 12)).astype(np.float32) for rows in (7, 3100))
     vectors *= 10 ** rng.uniform(-2, 2, (3100, 1)).astype(np.float32)
@@ -92,7 +94,9 @@ def test_what_exceeds_a_limit_is_never_left_out(similarity: str, autocast: bool)
         # Numbers between two of bfloat16, all of which are rounded the same way.
         vectors[::2] = vectors[::2].bfloat16().float() * (1 + 2.0**-8 * 0.99)
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
-            rows, queries = prepare(vectors, "corpus", similarity), prepare(vectors[::512] / scale, "q", similarity)
+            few, asked = blocks._FEW > 0, vectors[::512] / scale
+            queries = prepare(asked, "q", similarity, buffer=torch.empty_like(asked) if few else None)
+            rows = prepare(vectors, "corpus", similarity, queries=queries if few else None)
             prefilter = Prefilter(queries)
         scores = all_scores(queries, rows)
         ranked = scores.sort(1, descending=True).values
@@ -133,6 +137,74 @@ def test_products_that_the_user_has_made_less_exact(monkeypatch: pytest.MonkeyPa
     """By torch's newer settings, after which it does not answer how exact products are."""
     monkeypatch.setattr(torch, "get_float32_matmul_precision", Mock(side_effect=RuntimeError("mixed settings")))
     assert exact_scores._unit_roundoff(torch.float32, torch.device("cpu")) == 2.0**-8
+
+
+def unusual(size: float, dtype: str) -> np.ndarray:
+    """Vectors of which some are almost equal, some equal, and some zeros; the sums of some cancel."""
+    rng = np.random.default_rng(0)
+    vectors = rng.normal(size=(4100, 24)) * size
+    vectors[3000:3040] = 2 * vectors[0] * (1 + 2.0**-23 * rng.integers(-3, 4, (40, 24)))
+    vectors[3500:3510] = vectors[10]
+    vectors[2000:2010, 12:] = -vectors[2000:2010, :12] * (1 + 2.0**-23 * rng.integers(-3, 4, (10, 12)))
+    vectors[[5, 4000]] = 0
+    return vectors.astype(dtype)
+
+
+@pytest.mark.parametrize("similarity", SIMILARITIES)
+@pytest.mark.parametrize(
+    ("size", "dtype"),
+    [(1.0, "f4"), (1.0, "f2"), (1.0, "f8"), (1e-42, "f4"), (1e-20, "f4"), (1e37, "f4"), (1e14, "f4"), (1e120, "f8")],
+)
+def test_few_queries_have_the_hits_of_many(
+    size: float, dtype: str, similarity: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One, and as many as are few, in one block and in many, as array, tensor, map and path, beside a plain loop."""
+    vectors = unusual(size, dtype)
+    np.save(tmp_path / "vectors.npy", vectors)
+    queries = vectors[[0, 2000, 10, 5]].astype("f8" if dtype == "f8" else "f4")
+    if size == 1.0:
+        queries[2] *= 1000
+    few = blocks._FEW
+    assert few >= len(queries)
+    with np.errstate(over="ignore"):  # Some scores are infinite in float32.
+        expected = whole(queries, vectors, 12, similarity)
+    for values in (1 << 12, 6 << 20):
+        monkeypatch.setattr(blocks, "_VALUES", values)
+        for corpus in (vectors, torch.from_numpy(vectors), np.load(tmp_path / "vectors.npy", mmap_mode="r")):
+            results = []
+            for maximum in (few, 0):
+                monkeypatch.setattr(blocks, "_FEW", maximum)
+                results.append(semantic_search(queries, corpus, 12, similarity=similarity))
+            equal(results[0], expected)
+            equal(results[1], expected)
+            monkeypatch.setattr(blocks, "_FEW", few)
+            one = semantic_search(queries[0], corpus, 12, similarity=similarity)
+            equal(one, Hits(expected.scores[:1], expected.indices[:1]))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("kept", [False, True], ids=["plain", "with lengths"])
+def test_few_queries_name_what_is_not_finite(bad: float, kept: bool) -> None:
+    """Also with a query of zeros, whose products may leave it out."""
+    vectors = np.ones((9000, 4), np.float32)
+    vectors[8123, 2] = bad
+    for query in (vectors[:1], np.zeros((1, 4), np.float32)):
+        norms: Any = {} if kept else None
+        for _ in range(2):
+            with pytest.raises(ValueError, match=r"corpus\[8123\] has a NaN or an infinity"):
+                blocks.search_blocks(blocks.Blocks(query, vectors), 3, "cosine", norms)
+
+
+@pytest.mark.usefixtures("_dtype")
+@pytest.mark.parametrize("similarity", SIMILARITIES)
+def test_lengths_of_an_earlier_search_change_nothing(similarity: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "_VALUES", 1 << 14)
+    vectors, norms = unusual(1.0, "f4"), {}
+    for rows in (3000, 3000, 4100):  # Rows that were added make the last block longer.
+        for queries in (vectors[:2], vectors[:9]):
+            hits = blocks.search_blocks(blocks.Blocks(queries, vectors[:rows]), 7, similarity, norms)
+            equal(hits, whole(queries, vectors[:rows], 7, similarity))
+    assert bool(norms) == (similarity != "manhattan")
 
 
 @pytest.mark.usefixtures("_dtype")

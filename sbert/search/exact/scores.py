@@ -9,6 +9,10 @@ float32, the inequality of Cauchy and Schwarz gives
 
 plus g (1 + u) |p| |c| for the summation. So a pair whose low-precision product is below the product that the limit
 requires, minus this error, cannot exceed the limit.
+
+For few queries, reading the rows takes longer than multiplying them. Then the rows are not converted, but multiplied as
+they are: d = c, p is the query in float32, and u is its roundoff. For cosines, the products are divided by the lengths
+instead of the rows, and rounded once more, by at most u |p|. The u |s| above, which d = c leaves unused, covers it.
 """
 
 from __future__ import annotations
@@ -55,12 +59,14 @@ class Rows(NamedTuple):
         norms: (rows,) Euclidean lengths; exact if they are float64.
         low_precision: (rows, dim) the vectors in the dtype of the prefilter, of length 1 for cosines; None if its
             bound does not hold for them.
+        products: (rows, queries) products with few queries, divided by ``norms`` for cosines; otherwise None.
     """
 
     similarity: str
     values: Tensor
     norms: Tensor
     low_precision: Tensor | None
+    products: Tensor | None = None
 
     def part(self, chosen: slice | Tensor) -> Rows:
         """Some of the rows."""
@@ -69,7 +75,14 @@ class Rows(NamedTuple):
 
 
 def prepare(
-    values: Tensor, name: str, similarity: str, start: int = 0, exact: bool = False, buffer: Tensor | None = None
+    values: Tensor,
+    name: str,
+    similarity: str,
+    start: int = 0,
+    exact: bool = False,
+    buffer: Tensor | None = None,
+    queries: Rows | None = None,
+    norms: Tensor | None = None,
 ) -> Rows:
     """Check vectors, and compute what the comparisons need.
 
@@ -79,26 +92,41 @@ def prepare(
         similarity: Similarity of the scores.
         start: Row of the corpus that is the first of these, for messages.
         exact: Whether to compute exact lengths, which pays if the rows are compared many times.
-        buffer: Memory of earlier rows' ``low_precision`` to reuse; allocating new memory takes time.
+        buffer: Memory of earlier rows' ``low_precision`` to reuse, in its dtype; allocating new memory takes time.
+        queries: Few queries, which the rows are multiplied with as they are, while they are in the CPU cache.
+        norms: The ``norms`` of an earlier call with the same values, which are not computed again.
 
     Raises:
         ValueError: If a value is NaN or infinite, or a vector is too long for float64; the message names its row.
     """
-    norms = torch.empty(len(values), dtype=torch.float64 if exact else values.dtype, device=values.device)
-    if buffer is None or len(buffer) < len(values):
-        buffer = torch.empty_like(values, dtype=product_dtype(values.device))
-    low_precision = buffer[: len(values)]
+    known, lengths = norms is not None, torch.float64 if exact else values.dtype
+    norms = torch.empty(len(values), dtype=lengths, device=values.device) if norms is None else norms
+    multiplied = products = None
+    if queries is not None and queries.low_precision is not None:
+        multiplied, low_precision = queries.low_precision.to(values.dtype), values
+        products = values.new_empty(len(multiplied), len(values))
+    else:
+        if buffer is None or len(buffer) < len(values):
+            buffer = torch.empty_like(values, dtype=product_dtype(values.device))
+        low_precision = buffer[: len(values)]
     step = _CACHED_ROWS if values.device.type == "cpu" else _ROWS_ON_GPU
-    for low in range(0, len(values), step):
-        part = slice(low, low + step)
-        torch.linalg.vector_norm(values[part].double() if exact else values[part], dim=1, out=norms[part])
-        divisors = norms[part, None].clamp(min=_SHORTEST) if similarity == "cosine" else norms.new_ones(1)
-        torch.div(values[part], divisors, out=low_precision[part])
+    with torch.autocast(values.device.type, enabled=False):  # It would lower the precision of products.
+        for low in range(0, len(values), step):
+            part = slice(low, low + step)
+            if not known:
+                torch.linalg.vector_norm(values[part].double() if exact else values[part], dim=1, out=norms[part])
+            if products is not None and multiplied is not None:
+                torch.mm(multiplied, values[part].T, out=products[:, part])
+            else:
+                divisors = norms[part, None].clamp(min=_SHORTEST) if similarity == "cosine" else norms.new_ones(1)
+                torch.div(values[part], divisors, out=low_precision[part])
     safe = bool(((norms > _SHORTEST) & (norms < _LONGEST)).all())  # False if a length is NaN.
     if not safe:
         values, norms, safe = _check_unusual(values, norms, name, similarity, start)
+    if products is not None:
+        products = (products.div_(norms.clamp(min=_SHORTEST)) if similarity == "cosine" else products).T
     bounded = safe and similarity != "manhattan"
-    return Rows(similarity, values, norms, low_precision if bounded else None)
+    return Rows(similarity, values, norms, low_precision if bounded else None, products)
 
 
 def _check_unusual(
@@ -242,7 +270,10 @@ class Prefilter:
         """
         if rows.low_precision is None or self.queries.low_precision is None:
             return None
-        products = _low_precision_products(rows.low_precision, self.queries.low_precision)  # (rows, queries)
+        if rows.products is not None:
+            products = rows.products.clone()  # (rows, queries)
+        else:
+            products = _low_precision_products(rows.low_precision, self.queries.low_precision)
         bound = limits - self._slack
         if rows.similarity == "dot":
             bound = limits - self._slack * rows.norms.max()

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,8 @@ from sbert.vector_files.formats import map_file
 
 # Queries that are compared with a block in one step.
 _QUERIES = 512
+# Maximum number of queries for which a CPU multiplies the rows as they are: converting them takes longer.
+_FEW = 16
 # Default number of candidates per requested row that are rescored.
 _OVERSAMPLE = 4
 # Maximum number of values, and of rows, in a block, on a CPU and on a GPU. For a small dimension, the scores take more
@@ -35,6 +38,8 @@ _FIRST_ROWS = 1024
 # Bytes around a page that some systems map when the page is read.
 _READAHEAD = 4 << 20
 
+# The lengths of blocks, by first row, number of rows and device.
+Norms = dict[tuple[int, int, torch.device], Tensor]
 # Vectors in memory or in a file, all at once.
 Whole = Vectors | str | os.PathLike[str]
 
@@ -105,17 +110,30 @@ def semantic_search(
     return rescore_hits(queries, hits, finer, k, similarity, ranges)
 
 
-def search_blocks(blocks: Blocks, k: int, similarity: str) -> Hits:
-    """The top k rows of a corpus for its queries."""
-    queries, buffer = prepare(blocks.queries, "queries", similarity, exact=True), None
+def search_blocks(blocks: Blocks, k: int, similarity: str, norms: Norms | None = None) -> Hits:
+    """The top k rows of a corpus for its queries.
+
+    Args:
+        blocks: The corpus and its queries.
+        k: Maximum number of rows per query.
+        similarity: Similarity of the scores.
+        norms: Lengths from earlier searches of the same corpus, to which those of this one are added.
+    """
+    few = blocks.device.type == "cpu" and len(blocks.queries) <= _FEW
+    buffer = torch.empty(blocks.queries.shape) if few else None  # The products of few queries are those of float32.
+    queries, buffer = prepare(blocks.queries, "queries", similarity, exact=True, buffer=buffer), None
     if not len(queries.values):
         return Hits(np.empty((0, k), np.float32), np.empty((0, k), np.int64))
     tops = [TopK(queries, k)]
     if len(queries.values) > _QUERIES:
         tops = [TopK(queries.part(slice(low, low + _QUERIES)), k) for low in range(0, len(queries.values), _QUERIES)]
     for start, values in blocks:
-        rows = prepare(values, "corpus", similarity, start, buffer=buffer)
-        if rows.low_precision is not None and (buffer is None or len(rows.low_precision) > len(buffer)):
+        key, multiplied = (start, len(values), values.device), queries if few else None
+        known = None if norms is None else norms.get(key)
+        rows = prepare(values, "corpus", similarity, start, buffer=buffer, queries=multiplied, norms=known)
+        if rows.low_precision is not None and norms is not None:
+            norms[key] = rows.norms
+        if rows.low_precision is not None and not few and (buffer is None or len(rows.low_precision) > len(buffer)):
             buffer = rows.low_precision
         for top in tops:
             top.add(rows, start)
@@ -223,7 +241,7 @@ class Blocks:
             low, dim = 0, None if self._coded else self._dim
             while low < len(whole):
                 high = low + min(most, max(_FIRST_ROWS, 4 * (self.count + low)))
-                block = tensor_of(whole[low:high]).detach().to(self.device)
+                block = tensor_of(_without_flag(whole[low:high])).detach().to(self.device)
                 if known != "float32":
                     block = dequantize(block, known, self._ranges, dim)
                 yield self.count + low, block if block.dtype == torch.float64 else block.float()
@@ -282,6 +300,15 @@ def _exact_device(device: torch.device) -> torch.device:
     """The device, or the CPU if it has no float64, which exact scores are computed in."""
     without = device.type == "mps" or (device.type == "xpu" and not torch.xpu.get_device_properties(device).has_fp64)
     return torch.device("cpu") if without else device
+
+
+def _without_flag(block: Any) -> Any:
+    """The same memory, not marked as read-only: torch warns about such arrays. The search writes into no rows."""
+    flags = block.flags if isinstance(block, np.ndarray) else None
+    if flags is None or flags.writeable or not flags.c_contiguous:
+        return block
+    interface = {**block.__array_interface__, "data": (block.ctypes.data, False)}
+    return np.asarray(SimpleNamespace(__array_interface__=interface, owner=block))
 
 
 def _release(whole: Any, low: int, high: int) -> None:

@@ -18,7 +18,7 @@ from sbert.inputs.arguments import check_choice, check_count, check_positive, kn
 from sbert.inputs.extras import require
 from sbert.pipeline.quantization import PRECISIONS, check_coding, check_ranges, quantize
 from sbert.search.exact.scores import Hits
-from sbert.search.exact.semantic_search import Blocks, in_memory, open_corpus, rescore_hits, search_blocks
+from sbert.search.exact.semantic_search import Blocks, Norms, in_memory, open_corpus, rescore_hits, search_blocks
 from sbert.search.index.files import Id, Ids, Kind, append_block, join_blocks, unreadable
 from sbert.storage.files import reading
 from sbert.storage.processes import Lock
@@ -112,6 +112,7 @@ class Index:
         self.dim = self.dim if self.ranges is None else self.ranges.shape[1]
         self._ids = Ids("vector")
         self._blocks: list[np.ndarray] = []
+        self._norms: Norms = {}  # Of rows that were searched: added rows do not change them.
         self._graph: Graph | None = None
 
     def __len__(self) -> int:
@@ -164,7 +165,7 @@ class Index:
         if remaining is not None:
             self._blocks = [join_blocks(self._blocks)[remaining]] if remaining.any() else []
             self._ids.select(remaining)
-            self._graph = None
+            self._norms, self._graph = {}, None
 
     @known_arguments
     def search(self, queries: Vectors, top_k: int = 10) -> IndexHits:
@@ -186,7 +187,8 @@ class Index:
         if self.backend != "exact" and len(values) and len(self):
             hits = self._approximate(values, k)
         else:
-            hits = search_blocks(Blocks(values, iter(self._blocks), self.precision, self.ranges), k, self.similarity)
+            blocks = Blocks(values, iter(self._blocks), self.precision, self.ranges)
+            hits = search_blocks(blocks, k, self.similarity, self._norms)
         return IndexHits(hits.scores, self._ids.array()[hits.indices])
 
     def _check_dim(self, name: str, values: Tensor) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from sbert.functional import Float32, directions
-from sbert.search.exact.semantic_search import Blocks, scores_of_rows, search_blocks
+from sbert.search.exact.semantic_search import Blocks, Norms, scores_of_rows, search_blocks
 from sbert.search.index.bm25 import BM25
 from sbert.search.index.documents import DocumentRecord, Documents
 from sbert.search.index.files import Id, Ids, Mask, Positions
@@ -40,6 +40,7 @@ class Passages:
         self._known: dict[bytes, int] = {}
         self._vectors = np.empty((0, 1), np.float32)  # There may be free rows at the end.
         self._means: Float32 | None = None
+        self._norms: Norms = {}  # Of the means, or of the vectors if there is one per document.
         self._language = language
 
     # ------------------------------------------------------------------------------------- following the database
@@ -61,7 +62,7 @@ class Passages:
                 raise documents.damage("documents are missing, or are not those that were written")
             self.ids.next_id = about["next_id"]
             self.about, self.starts = about, self.counts.cumsum() - self.counts
-            self.names, self._means = list(self.ids.ids), None
+            self.names, self._means, self._norms = list(self.ids.ids), None, {}
         if lexical and self.bm25 is None:
             self.bm25 = BM25(language=self._language)
             for block in documents.after(-1):
@@ -145,7 +146,7 @@ class Passages:
             vectors = self._mean_vectors(similarity == "cosine")
             queries, similarity = _scale(queries) if similarity == "cosine" else queries, "dot"
         blocks = Blocks(queries, vectors if allowed is None else _blocks(vectors, documents))
-        hits = search_blocks(blocks, k, similarity)
+        hits = search_blocks(blocks, k, similarity, self._norms if allowed is None else None)
         return IndexHits(hits.scores, documents[hits.indices])
 
     def _mean_vectors(self, cosine: bool) -> Float32:
