@@ -1,12 +1,13 @@
 """How a transformer runs: the plain way, and faster ones that give the same vectors.
 
 Nothing has to be switched on. Texts are tokenized ahead of the model, sorted by length, laid end to end and encoded
-without padding: by a forward of this library for BERT, RoBERTa, XLM-R, CamemBERT, MPNet, DistilBERT and ELECTRA, and by
-the Hugging Face module for all others, padded only if its attention needs padding (T5, DeBERTa).
+without padding: by a forward of this library for BERT, RoBERTa, XLM-R, CamemBERT, MPNet, DistilBERT, ELECTRA,
+ModernBERT, NomicBERT, GTE, Qwen3 and EmbeddingGemma, and by the Hugging Face module for all others, padded only if its
+attention needs padding (T5, DeBERTa).
 
 | backend | runs when |
 |---|---|
-| ``fused`` | ``encode`` with BERT-family models: a forward from copies of the weights, laid out for speed |
+| ``fused`` | ``encode`` with these models: a forward from copies of the weights, laid out for speed |
 | ``cpu_training`` | training of BERT-family models on a CPU: a layer in few calls, without padding |
 | ``packed`` | the Hugging Face module without padding: all texts of a batch as one row |
 | ``padded`` | the Hugging Face module with padding, if its attention needs it |
