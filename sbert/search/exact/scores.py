@@ -12,7 +12,7 @@ requires, minus this error, cannot exceed the limit.
 
 For few queries, reading the rows takes longer than multiplying them. Then the rows are not converted, but multiplied as
 they are: d = c, p is the query in float32, and u is its roundoff. For cosines, the products are divided by the lengths
-instead of the rows, and rounded once more, by at most u |p|. The u |s| above, which d = c leaves unused, covers it.
+instead of the rows, and rounded once more, by at most 2^-24 |p|, which g covers: it is twice what a sum needs.
 """
 
 from __future__ import annotations
