@@ -201,7 +201,7 @@ def test_lengths_of_an_earlier_search_change_nothing(similarity: str, monkeypatc
     monkeypatch.setattr(blocks, "_VALUES", 1 << 14)
     vectors, norms = unusual(1.0, "f4"), {}
     for rows in (3000, 3000, 4100):  # Rows that were added make the last block longer.
-        for queries in (vectors[:2], vectors[:9]):
+        for queries in (vectors[:1], vectors[:2], vectors[:9]):
             hits = blocks.search_blocks(blocks.Blocks(queries, vectors[:rows]), 7, similarity, norms)
             equal(hits, whole(queries, vectors[:rows], 7, similarity))
     assert bool(norms) == (similarity != "manhattan")

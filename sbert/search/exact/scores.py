@@ -110,6 +110,8 @@ def prepare(
             buffer = torch.empty_like(values, dtype=product_dtype(values.device))
         low_precision = buffer[: len(values)]
     step = _CACHED_ROWS if values.device.type == "cpu" else _ROWS_ON_GPU
+    if known and multiplied is not None and len(multiplied) == 1:  # Each value is read once, so no cache is needed.
+        step = max(1, len(values))
     with torch.autocast(values.device.type, enabled=False):  # It would lower the precision of products.
         for low in range(0, len(values), step):
             part = slice(low, low + step)
