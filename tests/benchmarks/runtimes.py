@@ -1,0 +1,284 @@
+"""What encodes beside this library: the models, what is exported for other runtimes, and their thinnest code."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from sbert.storage.files import one_line
+from tests.benchmarks.turns import MODEL, OTHER, make_loads
+
+Encode = Callable[[list[str]], Any]
+OWN, BATCH = "sbert-mini", 32
+_BERT = {"pad_token_id": 0, "eos_token_id": 102}
+# Name of the classes in transformers, pooling, and sizes where they are not the defaults.
+MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "bert-base": ("Bert", "mean", {}),
+    "modernbert-base": ("ModernBert", "mean", {**_BERT, "bos_token_id": 101, "cls_token_id": 101, "sep_token_id": 102}),
+    "nomic-bert": ("NomicBert", "mean", {}),
+    "gte-base": ("Gte", "cls", {"pad_token_id": 0}),
+    "qwen3-0.6b": ("Qwen3", "lasttoken", {**_BERT, "hidden_size": 1024, "intermediate_size": 3072,
+        "num_hidden_layers": 28, "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128}),
+    "embeddinggemma-300m": ("Gemma3Text", "mean", {**_BERT, "bos_token_id": 101, "hidden_size": 768,
+        "intermediate_size": 1152, "num_hidden_layers": 24, "num_attention_heads": 3, "num_key_value_heads": 1,
+        "head_dim": 256, "sliding_window": 512, "use_bidirectional_attention": True, "max_position_embeddings": 2048}),
+}  # fmt: skip
+
+
+class Plan(NamedTuple):
+    """What a contender needs: the model, the folder of exports, what is measured, and figures of the ceiling."""
+
+    model: str
+    folder: Path
+    texts: list[str]
+    sample: int
+    rounds: int
+    work: Sequence[str]
+    busy: bool
+    threads: int
+    ceilings: dict[str, float]  # By the dtype.
+    limit: int | None = None  # Tokens of a text.
+    operations: Sequence[dict[str, float]] = ()  # Of each round, for each kind of texts.
+
+
+def make_network(name: str) -> Any:
+    import transformers
+
+    kind, _, options = MODELS[name]
+    vocabulary = len(transformers.AutoTokenizer.from_pretrained(MODEL))
+    config = getattr(transformers, f"{kind}Config")(vocab_size=vocabulary, **options)
+    return getattr(transformers, f"{kind}Model")(config).eval()
+
+
+def write_model(name: str, folder: Path) -> None:
+    """A model of this size with random weights."""
+    from transformers import AutoTokenizer
+
+    from sbert import SentenceEncoder
+    from sbert.modules import Dense, Normalize, Pooling, Transformer
+
+    torch.manual_seed(0)
+    network, last = make_network(name), MODELS[name][1] == "lasttoken"
+    tokenizer = AutoTokenizer.from_pretrained(MODEL, model_max_length=512, padding_side="left" if last else "right")
+    sizes = [(768, 3072), (3072, 768)] if name == "embeddinggemma-300m" else []
+    dense = [Dense(*size, bias=False, activation="Identity") for size in sizes]
+    chain = (Transformer(network, tokenizer, 512), Pooling(MODELS[name][1]), *dense, Normalize())
+    SentenceEncoder(*chain, device="cpu").save(folder, create_model_card=False)
+
+
+def prepare(plan: Plan, kinds: set[str]) -> tuple[Plan, dict[str, str]]:
+    """Write the model and what runtimes read: the plan of the contenders, and why some cannot take part."""
+    from sbert import SentenceEncoder
+    from sbert.saving.export import export
+
+    failures = {}
+    if plan.model in MODELS:
+        failures["model2vec"] = "random weights are not distilled"
+        source = plan.folder / plan.model
+        if not source.exists():
+            write_model(plan.model, source)
+        plan = plan._replace(model=str(source))
+    encoder: Any = SentenceEncoder(plan.model, device="cpu", dtype="float32")
+    simple = [type(module).__name__ for module in encoder] == ["Transformer", "Pooling", "Normalize"]
+    if not simple or encoder[1].modes != ("mean",):
+        failures |= dict.fromkeys(("padded", "ctranslate2"), "only for models of mean pooling and normalization")
+
+    def convert(folder: Path) -> None:
+        from ctranslate2.converters import TransformersConverter
+
+        TransformersConverter(plan.model).convert(folder)
+        tokenizer = copy.deepcopy(encoder.tokenizer.backend_tokenizer)
+        tokenizer.enable_truncation(encoder.max_seq_length)
+        tokenizer.save(str(folder / "tokenizer.json"))
+
+    def distill_from(folder: Path) -> None:
+        from model2vec.distill import distill
+
+        distill(plan.model, pca_dims=None, device="cpu").save_pretrained(folder)
+
+    def write_onnx(folder: Path) -> None:
+        export(encoder, folder, "onnx")
+        settings = {"model_max_length": encoder.max_seq_length, "pad_token": encoder.tokenizer.pad_token}
+        (folder / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")  # For fastembed.
+
+    writers: dict[str, Callable[[Path], Any]] = {
+        "onnx": write_onnx,
+        "openvino": partial(export, encoder, format="openvino"),
+        "ctranslate2": convert,
+        "model2vec": distill_from,
+    }
+    for kind, write in writers.items():
+        if kind in kinds - set(failures) and not (plan.folder / kind).exists():
+            try:
+                write(plan.folder / kind)
+            except Exception as error:  # The other contenders go on.
+                failures[kind] = one_line(error)
+    rounds = [make_loads(plan.texts, plan.sample, number) for number in range(plan.rounds + 1)]
+    operations = [{load: count_operations(encoder, some) for load, some in each.items()} for each in rounds]
+    return plan._replace(limit=encoder.max_seq_length, operations=operations), failures
+
+
+def count_weights(network: Any) -> int:
+    """Those that every token is multiplied with."""
+    sizes = {name: weight.numel() for name, weight in network.named_parameters() if weight.ndim == 2}
+    return sum(size for name, size in sizes.items() if "embed" not in name and "pooler" not in name)
+
+
+def count_operations(encoder: Any, texts: list[str]) -> float:
+    """2 weights + 4 layers dim length operations for each token."""
+    network, lengths = encoder[0].auto_model, encoder.tokenize(texts).lengths.double()
+    config, heads = network.config, network.config.num_attention_heads
+    dim = heads * (getattr(config, "head_dim", None) or config.hidden_size // heads)
+    attention = 4 * config.num_hidden_layers * dim * lengths.square().sum()
+    return float(2 * count_weights(network) * lengths.sum() + attention)
+
+
+# -------------------------------------------------------------------------------- the contenders, in their processes
+
+
+def in_input_order(encode: Encode) -> Encode:
+    return lambda texts: np.concatenate([encode(texts[row : row + BATCH]) for row in range(0, len(texts), BATCH)])
+
+
+def theirs(dtype: str, plan: Plan) -> Encode:
+    from sentence_transformers import SentenceTransformer
+
+    model = SentenceTransformer(plan.model, device="cpu", model_kwargs={"dtype": dtype}, local_files_only=True)
+    return partial(model.encode, show_progress_bar=False)
+
+
+def ours(what: str, plan: Plan) -> Encode:
+    from sbert import SentenceEncoder
+
+    model = SentenceEncoder(plan.model, device="cpu", dtype="bfloat16" if what == "bfloat16" else "float32")
+    encode = partial(model.encode, on_truncate="ignore", show_progress_bar=False)
+    return in_input_order(encode) if "input order" in what else encode
+
+
+def padded(_: str, plan: Plan) -> Encode:
+    """The loop of a tutorial."""
+    from transformers import AutoModel, AutoTokenizer
+
+    tokenizer, network = AutoTokenizer.from_pretrained(plan.model), AutoModel.from_pretrained(plan.model).eval()
+
+    @torch.no_grad()
+    def encode(texts: list[str]) -> Any:
+        batch = tokenizer(texts, padding=True, truncation=True, max_length=plan.limit, return_tensors="pt")
+        hidden, mask = network(**batch).last_hidden_state, batch["attention_mask"][:, :, None]
+        return torch.nn.functional.normalize((hidden * mask).sum(1) / mask.sum(1)).numpy()
+
+    return in_input_order(encode)
+
+
+def sorted_batches(tokenizer: Any, run: Callable[[list[list[int]]], Any]) -> Encode:
+    """The thinnest code around a runtime that takes token ids; one text is one direct call."""
+    tokenizer.no_padding()
+
+    def encode(texts: list[str]) -> Any:
+        if len(texts) == 1:
+            return run([tokenizer.encode(texts[0]).ids])
+        ids = [each.ids for each in tokenizer.encode_batch_fast(texts)]
+        order = sorted(range(len(ids)), key=lambda row: len(ids[row]), reverse=True)
+        batches = [order[row : row + BATCH] for row in range(0, len(order), BATCH)]
+        vectors = np.concatenate([run([ids[row] for row in batch]) for batch in batches])
+        return vectors[np.argsort(order)]
+
+    return encode
+
+
+def exported(folder: Path, names: Sequence[str], call: Callable[[dict[str, Any]], Any]) -> Encode:
+    """A file of ``sbert export``, as a function of named arrays: (texts, longest) int64."""
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    padding = tokenizer.padding["pad_id"]
+
+    def run(ids: list[list[int]]) -> Any:
+        longest = max(map(len, ids))
+        padded = np.array([each + [padding] * (longest - len(each)) for each in ids])
+        mask = (np.arange(longest) < np.array([[len(each)] for each in ids])).astype(np.int64)
+        values = {"input_ids": padded, "attention_mask": mask, "token_type_ids": np.zeros_like(padded)}
+        return call({name: values[name] for name in names})
+
+    return sorted_batches(tokenizer, run)
+
+
+def openvino(what: str, plan: Plan) -> Encode:
+    import openvino
+
+    options = {"INFERENCE_PRECISION_HINT": "f32"} if what == "float32" else {}
+    path = plan.folder / "openvino" / "model.xml"
+    model = openvino.compile_model(path, "CPU", {"INFERENCE_NUM_THREADS": plan.threads, **options})
+    return exported(path.parent, [port.get_any_name() for port in model.inputs], lambda inputs: model(inputs)[0])
+
+
+def onnxruntime(_: str, plan: Plan) -> Encode:
+    import onnxruntime
+
+    options, path = onnxruntime.SessionOptions(), plan.folder / "onnx" / "model.onnx"
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
+    options.intra_op_num_threads = plan.threads
+    session = onnxruntime.InferenceSession(path, options)
+    names = [port.name for port in session.get_inputs()]
+    return exported(path.parent, names, lambda inputs: session.run(None, inputs)[0])
+
+
+def ctranslate2(what: str, plan: Plan) -> Encode:
+    import ctranslate2
+    from tokenizers import Tokenizer
+
+    folder = plan.folder / "ctranslate2"
+    model = ctranslate2.Encoder(str(folder), device="cpu", compute_type=what, intra_threads=plan.threads)
+
+    def run(ids: list[list[int]]) -> Any:
+        hidden = np.array(model.forward_batch(ids).last_hidden_state)  # (texts, longest, dim)
+        mask = np.arange(hidden.shape[1]) < np.array([[len(each)] for each in ids])
+        sums = np.einsum("tld,tl->td", hidden, mask.astype(np.float32))
+        return sums / np.linalg.norm(sums, axis=1, keepdims=True)
+
+    return sorted_batches(Tokenizer.from_file(str(folder / "tokenizer.json")), run)
+
+
+def fastembed(_: str, plan: Plan) -> Encode:
+    from fastembed import TextEmbedding
+    from fastembed.common.model_description import ModelSource, PoolingType
+
+    described = {"pooling": PoolingType.DISABLED, "normalization": False, "sources": ModelSource(hf="exported")}
+    TextEmbedding.add_custom_model("exported", **described, dim=1, model_file="model.onnx")
+    model = TextEmbedding("exported", threads=plan.threads, specific_model_path=str(plan.folder / "onnx"))
+    return lambda texts: np.array(list(model.embed(texts)))
+
+
+def model2vec(_: str, plan: Plan) -> Encode:
+    from model2vec import StaticModel
+
+    return StaticModel.from_pretrained(plan.folder / "model2vec").encode
+
+
+class Contender(NamedTuple):
+    """How to make its ``encode`` from the rest of its name, the packages that it needs, the export that it reads."""
+
+    encoder: Callable[[str, Plan], Encode]
+    packages: tuple[str, ...] = ()
+    kind: str = ""
+
+
+# By the first word of their names.
+LIBRARIES = {
+    OTHER: Contender(theirs, ("sentence_transformers",)),
+    "sbert": Contender(ours),
+    "padded": Contender(padded, kind="padded"),
+    "openvino": Contender(openvino, ("openvino",), "openvino"),
+    "onnxruntime": Contender(onnxruntime, ("onnx", "onnxscript", "onnxruntime"), "onnx"),
+    "ctranslate2": Contender(ctranslate2, ("ctranslate2",), "ctranslate2"),
+    "fastembed": Contender(fastembed, ("onnx", "onnxscript", "onnxruntime", "fastembed"), "onnx"),
+    "model2vec": Contender(model2vec, ("model2vec", "skeletoken"), "model2vec"),
+    OWN: Contender(lambda _, plan: ours("float32", plan._replace(model=OWN))),
+}
