@@ -214,9 +214,11 @@ def _round_up(batch: TokenBatch) -> TokenBatch:
     """The batch with appended rows of one token, so that few different numbers of tokens occur."""
     tokens = len(batch.values)
     count = filler(tokens)
+    if not count:
+        return batch
     ids = F.pad(batch.values, (0, count))
     ends = torch.arange(tokens + 1, tokens + count + 1)
     types = None if batch.types is None else F.pad(batch.types, (0, count))
     result = TokenBatch(ids, torch.cat([batch.offsets, ends]), batch.longest, types=types)
-    result.__dict__["groups"] = [*batch.groups, (count, 1)] if count else batch.groups
+    result.__dict__["groups"] = [*batch.groups, (count, 1)]
     return result

@@ -28,7 +28,7 @@ def linear(
 ) -> Product:
     """The function x W' + b from copies of weights, followed by an activation, or combined with another tensor.
 
-    With oneDNN, all of it is one call; nothing of it is Python of this library, which a single sentence would feel.
+    With oneDNN, all of it is one call. Its arguments have no names: they would take a single sentence longer.
 
     Args:
         layers: Linear layers with the same input; their outputs are concatenated.
@@ -54,12 +54,15 @@ def linear(
     pointwise = None
     if reordered:
         weight = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), _EXPECTED_TOKENS)
+        binary, unary = torch.ops.mkldnn._linear_pointwise.binary, torch.ops.mkldnn._linear_pointwise.default
         if combine is not None:
-            return partial(torch.ops.mkldnn._linear_pointwise.binary, W=weight, B=bias, attr=combine)
+            return lambda x, other: binary(x, other, weight, bias, combine)
         pointwise = activation and activation.pointwise
         attribute, algorithm = pointwise or ("none", "")
-        options = {"attr": attribute, "scalars": [], "algorithm": algorithm}
-        product = partial(torch.ops.mkldnn._linear_pointwise.default, W=weight, B=bias, **options)
+
+        def product(x: Tensor) -> Tensor:
+            return unary(x, weight, bias, attribute, [], algorithm)  # type: ignore[no-any-return]
+
     else:
         product = partial(F.linear, weight=weight, bias=bias)
         if combine is not None:

@@ -110,11 +110,11 @@ def padding_reason(network: Any) -> str | None:
     return Packed.supports(network, network.device, network.dtype) or next(compared, None)
 
 
-def _choose(network: Any, inference: Inference, device: torch.device) -> Forward:
+def _choose(network: Any, call: Inference, device: torch.device) -> Forward:
     """How a network runs in one call of ``encode``: from copies of its weights, or as the module, seen by its hooks."""
-    cached = cached_backend(network, inference) if inference.copies else None
+    cached = cached_backend(network, call) if call.copies else None
     if cached is None or cached.backend is None:
-        return _of_module(network, inference, device)
+        return _of_module(network, call, device)
     backend, weights, kind = cached.backend, cached.weights, device.type
 
     def run(batch: TokenBatch) -> Tensor:
@@ -125,9 +125,12 @@ def _choose(network: Any, inference: Inference, device: torch.device) -> Forward
             if not is_failure(error):
                 raise
             reason = f"it fails {backend.how} ({one_line(error)})"
-        plain = _of_module(network, inference, device)
+        own: Any = (
+            inference.get()
+        )  # Not from outside: the call would refer to itself, and wait for a garbage collection.
+        plain = _of_module(network, own, device)
         vectors = plain(batch)  # Where this fails, too, it is not the backend's fault.
-        inference.forwards[network] = plain
+        own.forwards[network] = plain
         warn_slower(network, reason)
         state_of(network, ModelState).cached = cached._replace(backend=None, reason=reason)  # Until the weights change.
         return vectors
