@@ -2,8 +2,8 @@
 
 Nothing has to be switched on. Texts are tokenized ahead of the model, sorted by length, laid end to end and encoded
 without padding: by a forward of this library for BERT, RoBERTa, XLM-R, CamemBERT, MPNet, DistilBERT, ELECTRA,
-ModernBERT, NomicBERT, GTE, Qwen3 and EmbeddingGemma, and by the Hugging Face module for all others, padded only if its
-attention needs padding (T5, DeBERTa).
+ModernBERT, NomicBERT, GTE, Qwen3, EmbeddingGemma and T5's encoder, and by the Hugging Face module for all others,
+padded only if its attention needs padding (DeBERTa).
 
 | backend | runs when |
 |---|---|

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from operator import attrgetter
@@ -188,7 +188,9 @@ class Architecture:
         own: Names of its own classes of parts: of RMS norms, and of embeddings that are scaled.
         norm_first: Whether norms stand before attention and feed-forward network, not after them.
         norm_offset: Added to the weights of RMS norms.
+        inside: Name of the module that has all others, if there is one.
         position_bias: Name of the method that computes a position bias.
+        bias_of_lengths: Whether it takes the numbers of queries and keys, and not the vectors of a batch.
         rotary: Name of the module that computes rotary positions.
         layer_type: Name of the attribute of a layer that says which rotary positions are its own.
     """
@@ -200,7 +202,9 @@ class Architecture:
     own: tuple[str, ...] = ()
     norm_first: bool = False
     norm_offset: float = 0.0
+    inside: str = ""
     position_bias: str | None = None
+    bias_of_lengths: bool = False
     rotary: str | None = None
     layer_type: str | None = None
 
@@ -220,6 +224,25 @@ _NOMIC = _rotated(
     {**_ATTENTION, **_GATED, "attention_norm": "post_attention_layernorm", "norm": "post_mlp_layernorm"},
     {part: _EMBEDDINGS[part] for part in ("tokens", "token_types", "norm", "dropout")},
     norm_first=False,
+)
+_T5 = Architecture(
+    {
+        "qkv": ("layer.0.SelfAttention.q", "layer.0.SelfAttention.k", "layer.0.SelfAttention.v"),
+        "scale": "layer.0.SelfAttention.scaling",
+        "out": "layer.0.SelfAttention.o",
+        "attention_norm": "layer.0.layer_norm",
+        "up": ("layer.1.DenseReluDense.wi",),
+        "down": "layer.1.DenseReluDense.wo",
+        "norm": "layer.1.layer_norm",
+    },
+    {"tokens": "embed_tokens", "final_norm": "final_layer_norm"},
+    layers="block",
+    activation="dense_act_fn",
+    own=("T5LayerNorm",),
+    norm_first=True,
+    inside="encoder",
+    position_bias="block.0.layer.0.SelfAttention.compute_bias",
+    bias_of_lengths=True,
 )
 
 # By the model type of the configuration. Types are listed, because others use the same names for parts that work
@@ -273,6 +296,10 @@ ARCHITECTURES = {
         norm_offset=1.0,
         layer_type="self_attn.layer_type",
     ),
+    "t5": _T5,
+    "t5 with gates": replace(
+        _T5, layer={**_T5.layer, "up": ("layer.1.DenseReluDense.wi_0", "layer.1.DenseReluDense.wi_1")}
+    ),
     "modernbert": _rotated(
         {
             "qkv": ("attn.Wqkv",),
@@ -297,7 +324,7 @@ def describe(network: Any) -> Backbone | str:
         network: A Hugging Face model, or a minimal BERT.
     """
     config = network.config
-    architecture = ARCHITECTURES.get(config.model_type)
+    architecture = ARCHITECTURES.get(config.model_type + " with gates" * getattr(config, "is_gated_act", False))
     if architecture is None:
         return f"{config.model_type} is not a known architecture"
     if tree(network).has_own_forward:
@@ -325,12 +352,13 @@ def describe(network: Any) -> Backbone | str:
 
 
 def _backbone(network: Any, architecture: Architecture, activation: Activation) -> Backbone:
-    config = network.config
+    config, network = network.config, getattr(network, architecture.inside, network)
     names = architecture.embeddings.items()
     parts: dict[str, Any] = {part: _part(network, name, part in _OPTIONAL) for part, name in names}
     layers = [_layer(network, layer, architecture) for layer in attrgetter(architecture.layers)(network)]
     rotary: Any = architecture.rotary and getattr(network, architecture.rotary)
     kinds = {layer.rotary for layer in layers if layer.rotary is not None}
+    weight = parts["tokens"].weight
     bias = architecture.position_bias and attrgetter(architecture.position_bias)(network)
     return Backbone(
         layers=tuple(layers),
@@ -338,8 +366,8 @@ def _backbone(network: Any, architecture: Architecture, activation: Activation) 
         heads=config.num_attention_heads,
         key_heads=getattr(config, "num_key_value_heads", None) or config.num_attention_heads,
         activation=activation,
-        position_bias=partial(_position_bias, bias, parts["tokens"].weight) if bias else None,
-        rotary={kind: partial(_rotary, rotary, parts["tokens"].weight, kind) for kind in kinds},
+        position_bias=partial(_position_bias, bias, weight, architecture.bias_of_lengths) if bias else None,
+        rotary={kind: partial(_rotary, rotary, weight, kind) for kind in kinds},
         **parts,
     )
 
@@ -364,8 +392,8 @@ def _part(module: Any, names: str | tuple[str, ...], optional: bool = False) -> 
     return module
 
 
-def _position_bias(compute: Callable[[Tensor], Tensor], weight: Tensor, length: int) -> Tensor:
-    return compute(torch.empty(1, length, 0, device=weight.device))[0]
+def _position_bias(compute: Callable[..., Tensor], weight: Tensor, of_lengths: bool, length: int) -> Tensor:
+    return compute(*((length, length) if of_lengths else [torch.empty(1, length, 0, device=weight.device)]))[0]
 
 
 def _rotary(compute: Callable[..., tuple[Tensor, Tensor]], weight: Tensor, kind: str, length: int) -> Tensor:

@@ -172,6 +172,8 @@ class Fused(Backend):
             return "MPS compiles for each shape, so batches are padded to few shapes"
         if has_hooks(network):
             return "forward hooks are registered"
+        if dtype == torch.float16 and getattr(network, "_keep_in_fp32_modules", None):
+            return "parts of it leave the range of float16"
         backbone = describe(network)
         return backbone if isinstance(backbone, str) else None
 

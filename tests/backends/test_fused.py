@@ -57,14 +57,14 @@ def of_bert(**changes: Any) -> Any:
     return small.randomized(BertModel(BertConfig(vocab_size=300, **{**SHAPE, **changes})))
 
 
-@pytest.mark.parametrize("family", ["bert", "mpnet", "t5-encoder"])
+@pytest.mark.parametrize("family", ["bert", "mpnet", "t5-encoder", "deberta-v3"])
 def test_encode_takes_it(family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = SentenceEncoder(build(family, tmp_path, limit=62), device="cpu")
     calls, select = [], state.select
     monkeypatch.setattr(state, "select", lambda *given: (calls.append(1), select(*given))[1])
     vectors = model.encode(TEXTS)
-    assert bool(calls) == (family == "t5-encoder") != is_fused(model)
-    assert (cached(model).reason == "t5 is not a known architecture") == (family == "t5-encoder")
+    assert bool(calls) == (family == "deberta-v3") != is_fused(model)
+    assert (cached(model).reason == "deberta-v2 is not a known architecture") == (family == "deberta-v3")
     monkeypatch.setattr(Fused, "supports", lambda *given: "switched off")
     network._states.clear()
     assert np.abs(vectors - model.encode(TEXTS)).max() <= 1e-6

@@ -82,8 +82,8 @@ def test_bfloat16_on_a_processor_without_it_is_said_once(
 
 
 def test_other_models(tmp_path: Path) -> None:
-    facts = diagnose(SentenceEncoder(build("t5-encoder", tmp_path / "t5"), device="cpu"))
-    assert facts["forward"] == "plain: t5 is not a known architecture"
+    facts = diagnose(SentenceEncoder(build("deberta-v3", tmp_path / "deberta"), device="cpu"))
+    assert facts["forward"] == "plain: deberta-v2 is not a known architecture"
     words = SentenceEncoder(StaticEmbedding(small.wordpiece(), torch.eye(200)), device="cpu")
     assert diagnose(words)["forward"] == "no transformer"
 
@@ -91,16 +91,16 @@ def test_other_models(tmp_path: Path) -> None:
 def test_every_refusal_is_said(tmp_path: Path) -> None:
     """By the backends that would be preferred to the one that runs, in encode or in training."""
     said = {}
-    for family in ("bert", "mpnet", "t5-encoder", "modernbert"):
+    for family in ("bert", "mpnet", "deberta-v3", "modernbert"):
         facts = diagnose(SentenceEncoder(build(family, tmp_path / family), device="cpu"))
         said[family] = {name: reason for name, reason in facts.items() if name.startswith("no ")}
     bias = "its layers have a position bias"
     assert said["bert"] == {}
     assert said["mpnet"] == {"no cpu_training": bias, "no packed": "MPNetModel has its own attention"}
-    foreign = "t5 is not a known architecture"
-    assert said["t5-encoder"] == {
+    foreign = "deberta-v2 is not a known architecture"
+    assert said["deberta-v3"] == {
         **dict.fromkeys(("no fused", "no cpu_training"), foreign),
-        "no packed": "T5EncoderModel has its own attention",
+        "no packed": "DebertaV2Model has its own attention",
     }
     beyond = "rotary positions, norms before, gates, shared heads, or one product for all, no biases"
     assert said["modernbert"] == {"no cpu_training": f"its layers have {beyond}"}

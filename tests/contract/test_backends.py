@@ -36,6 +36,7 @@ BATCHES = {
 ROWS = next(iter(BATCHES.values()))
 TRAINED = ("bert", "roberta", "xlm-roberta", "camembert", "distilbert", "electra")
 FUSED = (*TRAINED, "mpnet", "modernbert", "nomic", "gte", "qwen3", "qwen3-both-ways", "gemma3", "gemma3-both-ways")
+FUSED += ("t5-encoder", "t5-whole")
 PADDED = ("mpnet", "deberta-v3", "t5-encoder", "t5-whole")  # Their attention needs it.
 ALL = tuple({**FAMILIES, **MORE})
 PACKED = tuple(family for family in ALL if family not in PADDED)
