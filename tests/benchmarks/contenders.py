@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import signal
 import subprocess
 import sys
 import tempfile
@@ -157,6 +158,7 @@ def main() -> None:
     given = parser.parse_args()
     model = MODEL if given.model == "all-MiniLM-L6-v2" else given.model
     texts = list(dict.fromkeys(read_texts(given.data, given.column)))
+    texts = [texts[row] for row in np.random.default_rng(0).permutation(len(texts))]  # Rounds alike.
     names, threads = choose(given.only, model), torch.get_num_threads()
     print(f"### {heading(threads, names)}", flush=True)
     ceilings = {dtype: max(ceiling(getattr(torch, dtype)) for _ in range(3)) for dtype in ("float32", "bfloat16")}
@@ -179,4 +181,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # So that the processes end as well.
     main()
