@@ -32,12 +32,10 @@ A loss of scores, such as cross-entropy or lambda, trains a cross-encoder. Sever
 from __future__ import annotations
 
 import argparse
-import ctypes
 import json
 import math
 import os
 import statistics
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -125,7 +123,6 @@ def train(settings: Settings, resume: bool = False, *, dry_run: bool = False, qu
         KeyboardInterrupt: After Ctrl-C; the message says how to continue.
         ValueError: If the settings contradict each other, the data or the model.
     """
-    _keep_freed_memory()  # Before torch takes any.
     config = build.make_config(settings)
     from sbert.training.run.checkpoint import lock_output, newest
 
@@ -151,18 +148,6 @@ def train(settings: Settings, resume: bool = False, *, dry_run: bool = False, qu
         raise KeyboardInterrupt(f"to continue from {last}, run: sbert resume {output}") from None
     if verbose:
         print(_summary(history, output, config))
-
-
-def _keep_freed_memory() -> None:
-    """Let glibc keep the memory that a training step frees for the next one, and take none by mmap.
-
-    By default, each large tensor is a mapping of its own that is given back when it is freed, so the kernel clears its
-    pages again in every step. MALLOC_ variables that the user has set are left as they are. See mallopt(3).
-    """
-    is_free = sys.platform.startswith("linux") and not any(name.startswith("MALLOC_") for name in os.environ)
-    if is_free and (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)):
-        mallopt(-4, 0)  # M_MMAP_MAX
-        mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD
 
 
 def _summary(history: Sequence[dict[str, Any]], output: Path, config: TrainingConfig) -> str:
