@@ -29,7 +29,7 @@ Hugging Face module alone, with padding, on any device. If vectors or speed look
 forward              fused: oneDNN with reordered weights
 attention            without padding, in one call per length of scaled_dot_product_attention
 threads              2 of torch; OMP_NUM_THREADS or torch.set_num_threads changes it
-batches              4096 tokens at most, texts of similar length; batch_tokens= changes it
+batches              2048 tokens at most, texts of similar length; batch_tokens= changes it
 ```
 
 ## dtype

@@ -27,13 +27,14 @@ def diagnose(model: SentenceEncoder) -> dict[str, str]:
     """
     device = model.device
     dtype, why = inference_dtype(model.dtype, model.automatic_dtype, device)
+    tokens = default_batch_tokens(device, dtype)
     facts = {
         "device": _describe_device(device),
         "dtype": f"{str(dtype).removeprefix('torch.')}: {why}",
         "forward": "no transformer",
         "attention": "none",
         "threads": f"{torch.get_num_threads()} of torch; OMP_NUM_THREADS or torch.set_num_threads changes it",
-        "batches": f"{default_batch_tokens(device)} tokens at most, texts of similar length; batch_tokens= changes it",
+        "batches": f"{tokens} tokens at most, texts of similar length; batch_tokens= changes it",
         "versions": ", ".join(f"{name} {number}" for name, number in versions().items()),
     }
     model.encode("a", prompt="")  # Backends are tried at their first use.

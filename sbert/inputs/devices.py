@@ -51,9 +51,16 @@ def name_of_use(device: torch.device, *facts: object) -> str:
     return f"{hashlib.sha256(known.encode()).hexdigest()[:16]}.json"
 
 
-def default_batch_tokens(device: torch.device) -> int:
-    """Default of the maximum number of tokens per batch."""
-    return _BATCH_TOKENS if device.type == "cpu" else _BATCH_TOKENS_ACCELERATOR
+def default_batch_tokens(device: torch.device, dtype: torch.dtype | None = None) -> int:
+    """Default of the maximum number of tokens per batch.
+
+    Args:
+        device: Of the model.
+        dtype: Of inference. On a CPU, float32 has half as many tokens as bfloat16: as many bytes, at the same speed.
+    """
+    if device.type != "cpu":
+        return _BATCH_TOKENS_ACCELERATOR
+    return _BATCH_TOKENS // 2 if dtype == torch.float32 else _BATCH_TOKENS
 
 
 def default_windows(device: torch.device) -> tuple[int, int]:

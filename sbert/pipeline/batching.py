@@ -17,16 +17,20 @@ _MOST_ROWS = 1 << 15
 Rows = npt.NDArray[np.int64]
 
 
-def plan(lengths: Rows, batch_tokens: int, batch_size: int | None = None) -> list[Rows]:
+def plan(lengths: Rows, batch_tokens: int, batch_size: int | None = None, padded: int | None = None) -> list[Rows]:
     """Divide texts into batches of similar length, the longest first.
 
     A batch holds as many texts as fit into ``batch_tokens`` if each is as long as the longest of them, or
     ``batch_size`` texts. The longest come first, so that an out-of-memory error occurs in the first batch or never.
 
+    With ``padded``, what fits is the sum of their lengths. So most batches have nearly the same number of tokens: the
+    allocator uses the same memory again, which it splits for other sizes, and oneDNN compiles for few numbers.
+
     Args:
         lengths: Number of tokens of each text.
         batch_tokens: Maximum number of tokens of a batch of more than one text.
         batch_size: Number of texts per batch, instead of a maximum of tokens.
+        padded: Maximum number of tokens if each text is as long as the longest. Default: ``batch_tokens``.
 
     Shape:
         lengths: (texts,). Output: arrays of indices into ``lengths``, each index once.
@@ -34,13 +38,20 @@ def plan(lengths: Rows, batch_tokens: int, batch_size: int | None = None) -> lis
     Example:
         >>> [batch.tolist() for batch in plan(np.array([3, 9, 3, 4]), batch_tokens=10)]
         [[1], [3, 0], [2]]
+        >>> [batch.tolist() for batch in plan(np.array([3, 9, 3, 4]), batch_tokens=10, padded=12)]
+        [[1], [3, 0, 2]]
     """
     order = np.argsort(-lengths, kind="stable")
+    ends = np.cumsum(lengths[order])
     batches = []
     start = 0
     while start < len(order):
         longest = max(1, int(lengths[order[start]]))
-        rows = min(batch_size or max(1, batch_tokens // longest), _MOST_ROWS)
+        rows = (padded or batch_tokens) // longest
+        if padded:
+            most = ends[start] - lengths[order[start]] + batch_tokens
+            rows = min(rows, int(np.searchsorted(ends, most, side="right")) - start)
+        rows = min(batch_size or max(1, rows), _MOST_ROWS)
         batches.append(order[start : start + rows])
         start += rows
     return batches

@@ -193,7 +193,7 @@ class Encoding:
     @property
     def batch_tokens(self) -> int:
         """Maximum number of tokens per batch."""
-        return self._batch_tokens or default_batch_tokens(self.device)
+        return self._batch_tokens or default_batch_tokens(self.device, self.inference.dtype)
 
     def report(self, total: int | None, show: bool | None = None, what: str = "") -> Report:
         """A report of a number of texts, if it is known; ``what`` they are called there."""
@@ -345,7 +345,9 @@ class Encoding:
             from sbert.pipeline.deterministic import run_fixed
 
             return run_fixed(runner, done)
-        batches = plan(runner.tokens.lengths, self.batch_tokens, self.batch_size)
+        # A maximum of the caller's own includes padding, which costs memory where there is any.
+        padded = None if self._batch_tokens or self.device.type != "cpu" else self.batch_tokens * 5 // 4
+        batches = plan(runner.tokens.lengths, self.batch_tokens, self.batch_size, padded)
         limit = self.model._memory_limits.setdefault(self.device, MemoryLimit())
         return runner.run([rows for rows in batches if not done[rows].all()], limit)
 

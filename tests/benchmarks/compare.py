@@ -29,7 +29,7 @@ WORDS = (
     "the a of and light stone river under green slowly house walks seven open sky because bread window friend carries"
     " winter music early garden letters against morning quiet market children remember silver across mountains"
 ).split()
-TASKS = ("start", "encode float32", "encode bfloat16", "training", "search")
+TASKS = ("start", "encode float32", "encode bfloat16", "many", "training", "search")
 
 
 class Measure:
@@ -78,6 +78,11 @@ class Measure:
         for sentence in sentences[:20]:
             model.encode(sentence)
         self.time(f"one sentence, {dtype}", [lambda text=text: model.encode(text) for text in sentences[20:]])  # type: ignore[misc]
+
+    def many(self) -> None:
+        """Enough texts that memory grows no further; of interest is the peak."""
+        model, texts = self.load(), self.texts(20_000)
+        self.time("20,000 short, float32", [lambda: model.encode(texts, show_progress_bar=False)])
 
     def training(self) -> None:
         from sbert import Trainer, TrainingConfig

@@ -25,7 +25,7 @@ def test_what_runs_and_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     folder = build("bert", tmp_path / "bert")
     assert main(["doctor", str(folder), "--device", "cpu"]) == 0
     said = capsys.readouterr().out
-    for word in ("cpu", "float32", "fused", "without padding", "4096 tokens", f"{torch.get_num_threads()} of torch"):
+    for word in ("cpu", "float32", "fused", "without padding", "2048 tokens", f"{torch.get_num_threads()} of torch"):
         assert word in said
     assert main(["doctor", str(folder), "--device", "cpu", "--dtype", "bfloat16", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["dtype"] == "bfloat16: that of the weights"

@@ -13,10 +13,11 @@ import torch
 from sbert import SentenceEncoder, TokenBatch
 from sbert.backends.fused import Fused
 from sbert.inputs.devices import inference_dtype
-from sbert.pipeline.batching import prefetch
+from sbert.pipeline.batching import plan, prefetch
 from sbert.pipeline.encode import Encoding
 from sbert.pipeline.progress import Report
 from tests.backends.test_families import build
+from tests.memory import grown
 
 
 @pytest.fixture
@@ -49,6 +50,34 @@ def test_no_token_is_computed_but_the_texts_own(
     model.encode(texts, batch_tokens=128)
     assert useful <= sum(computed) <= useful * 17 / 16
     assert len(computed) < useful / 90  # Batches are nearly full.
+
+
+def test_batches_of_one_size() -> None:
+    """By the sum of the lengths, batches are full; with padding, none exceeds its own maximum."""
+    lengths = np.random.default_rng(0).lognormal(3, 0.8, 5000).astype(np.int64)
+    batches = plan(lengths, 2048, padded=2560)
+    assert sorted(np.concatenate(batches).tolist()) == list(range(5000))
+    tokens = np.array([lengths[rows].sum() for rows in batches])
+    assert tokens.max() <= 2048
+    assert max(len(rows) * lengths[rows].max() for rows in batches) <= 2560
+    assert (tokens > 1920).mean() > 0.9
+    assert (np.array([lengths[rows].sum() for rows in plan(lengths, 2048)]) > 1920).mean() < 0.9
+    assert [len(rows) for rows in plan(np.zeros(3, np.int64), 2, padded=2)] == [2, 1]  # Of texts without tokens.
+
+
+def test_memory_of_many_texts() -> None:
+    before = """
+import random
+from sbert import SentenceEncoder
+random.seed(0)
+model = SentenceEncoder(device="cpu")
+words = "the river walks under green stone windows".split()
+texts = [" ".join(random.choices(words, k=2 + int(random.lognormvariate(2.5, 0.6)))) for _ in range(3000)]
+model.encode(texts[:8])
+"""
+    code = "model.encode(texts, show_progress_bar=False{})"
+    assert grown(before, code.format("")) < 90e6
+    assert grown(before, code.format(", batch_tokens=4096")) > 105e6  # What batches take is seen.
 
 
 @pytest.mark.parametrize("window", [(7, 7), (2, 16), (8192, 8192)])
