@@ -116,9 +116,9 @@ def choose_layout(dtype: torch.dtype) -> tuple[bool, str]:
     Args:
         dtype: Of the computation.
     """
-    if dtype == torch.bfloat16 and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
-        return False, "this CPU multiplies no bfloat16"
     try:
+        if dtype == torch.bfloat16 and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+            return False, "this CPU multiplies no bfloat16"
         linear([nn.Linear(16, 32, dtype=dtype)], dtype, True, GELU)(torch.zeros(16, 16, dtype=dtype))
     except (RuntimeError, AttributeError, NotImplementedError) as error:
         return False, f"oneDNN's reordered weights do not work here ({str(error).splitlines()[0]})"

@@ -337,13 +337,14 @@ def test_linear_layers_agree(activation: Activation | None) -> None:
             assert (added - plain - 1).abs().max() <= 1e-6
 
 
-def test_the_plain_layout_where_the_other_does_not_work(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_plain_layout_where_the_other_does_not_work(monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype) -> None:
     """Operations of torch that are not public may be gone tomorrow."""
 
     choose_layout.cache_clear()
     monkeypatch.setattr("torch.ops.mkldnn", SimpleNamespace())
     reason = "oneDNN's reordered weights do not work here ('types.SimpleNamespace' object has no attribute"
-    works, why = choose_layout(torch.float32)
+    works, why = choose_layout(dtype)
     assert not works
     assert why.startswith(reason)
     choose_layout.cache_clear()
