@@ -20,7 +20,7 @@ OWN, BATCH = "sbert-mini", 32
 _BERT = {"pad_token_id": 0, "eos_token_id": 102}
 # Name of the classes in transformers, pooling, and sizes where they are not the defaults.
 MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {
-    "bert-base": ("Bert", "mean", {}),
+    "bert-base": ("Bert", "mean", {"position_embedding_type": "absolute"}),  # CTranslate2 looks for it.
     "modernbert-base": ("ModernBert", "mean", {**_BERT, "bos_token_id": 101, "cls_token_id": 101, "sep_token_id": 102}),
     "nomic-bert": ("NomicBert", "mean", {}),
     "gte-base": ("Gte", "cls", {"pad_token_id": 0}),
@@ -234,8 +234,9 @@ def ctranslate2(what: str, plan: Plan) -> Encode:
     import ctranslate2
     from tokenizers import Tokenizer
 
-    folder = plan.folder / "ctranslate2"
-    model = ctranslate2.Encoder(str(folder), device="cpu", compute_type=what, intra_threads=plan.threads)
+    folder, (dtype, *one) = plan.folder / "ctranslate2", what.split(" ", 1)
+    threads = 1 if one else plan.threads
+    model = ctranslate2.Encoder(str(folder), device="cpu", compute_type=dtype, intra_threads=threads)
 
     def run(ids: list[list[int]]) -> Any:
         hidden = np.array(model.forward_batch(ids).last_hidden_state)  # (texts, longest, dim)
