@@ -49,8 +49,6 @@ by another figure than the first.
   elsewhere than on a CPU (bitsandbytes 0.50).
 - **The command line**: ``sbert train --help`` explains the flags and the file that take all of this; ``--dry-run``
   prints the plan with estimated time and memory; ``sbert resume FOLDER`` goes on with a run that was stopped.
-- **Memory on a CPU**: while it trains, the process keeps what a step frees for the next step, and gives it back at the
-  end (Linux with glibc). Variables ``MALLOC_...`` or ``GLIBC_TUNABLES`` in the environment switch this off.
 - **Adapters**: give the transformer an adapter of ``peft`` (``student[0].auto_model.add_adapter(config)``) and train.
   Saved models have it merged in and do not need ``peft``; folders with an adapter alone load together with their
   model. The new head of a cross-encoder (``scorer.auto_model.add_adapter(config)``) is random and trains with it, which

@@ -21,7 +21,7 @@ from sbert.training.config import TrainingConfig
 from sbert.training.rows import Rows
 from sbert.training.rows.batches import Batches, Dataset, check_column_settings
 from sbert.training.rows.table import Batch
-from sbert.training.run import Run, keep_freed_memory, preserve_random_state
+from sbert.training.run import Run, preserve_random_state
 from sbert.training.run.checkpoint import lock_output
 from sbert.training.run.weights import prepare_model
 
@@ -206,7 +206,7 @@ class Trainer:
         ranks = Ranks.join(model.device.type, config.timeout)
         if ranks.world > 1:
             ranks.place(model)
-        with keep_freed_memory(model.device), preserve_random_state(model.device), ExitStack() as stack:
+        with preserve_random_state(model.device), ExitStack() as stack:
             ranks.run_on_main(lambda: stack.enter_context(lock_output(config.output)))
             weights = stack.enter_context(prepare_model(model, self.batches.losses, config))
             callbacks = self.evaluator, self.callbacks

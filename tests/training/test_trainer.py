@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import os
-import platform
 import random
 import re
 import warnings
@@ -105,41 +103,6 @@ def test_a_loss_falls_and_modes_and_randomness_are_given_back(model: SentenceEnc
     assert [entry["step"] for entry in history] == [16, 32, 48, 64]
     assert model[1].training
     assert not model[0].training
-
-
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library is another one")
-@pytest.mark.parametrize("variable", [None, "MALLOC_ARENA_MAX"])
-def test_freed_memory_stays_for_the_next_step_until_the_end(
-    model: SentenceEncoder, variable: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """After an error, too; variables of the user switch it off."""
-    for name in os.environ:
-        if name.startswith(("MALLOC_", "GLIBC_TUNABLES")):
-            monkeypatch.delenv(name)
-    if variable:
-        monkeypatch.setenv(variable, "8")
-
-    def resident() -> int:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE") >> 20
-
-    def rest_of_tensor() -> int:
-        before = resident()
-        torch.ones(200 << 18)  # 200 MiB
-        return resident() - before
-
-    rests = []
-
-    class Once(Callback):
-        def on_step(self, progress: Progress) -> None:
-            rests.append(rest_of_tensor())
-            raise InterruptedError
-
-    start = resident()
-    with pytest.raises(InterruptedError):
-        fit(model, pairs(4), regression, callbacks=Once())
-    assert (rests[0] > 150) == (variable is None)
-    assert resident() - start < 100
-    assert rest_of_tensor() < 50
 
 
 def test_the_seed_decides() -> None:

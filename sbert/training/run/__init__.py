@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import copy
-import ctypes
 import math
-import os
 import random
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -361,31 +358,6 @@ def find_best(scores: Mapping[str, float], best: list[Any] | None, config: Train
     sign = -1 if config.lower_is_better(metric) else 1
     before = sign * best[1] if best is not None and best[0] == metric else -math.inf
     return [metric, scores[metric]] if sign * scores[metric] > before else None  # Not for NaN.
-
-
-@contextmanager
-def keep_freed_memory(device: torch.device) -> Iterator[None]:
-    """On a CPU with glibc, keep the memory that one step frees for the next, and give it back at the end.
-
-    By default the largest tensors and the end of the heap go back to the kernel, which clears their pages again in
-    every step. glibc cannot say what was set before: afterwards it has the largest values to which it adapts by itself.
-    Another training in the same process that goes on then is only slower. What the user has set in the environment is
-    left as it is. See mallopt(3).
-    """
-    is_set = any(name.startswith(("MALLOC_", "GLIBC_TUNABLES")) for name in os.environ)
-    libc: Any = ctypes.CDLL(None) if sys.platform == "linux" and device.type == "cpu" and not is_set else None
-    if not hasattr(libc, "malloc_trim"):
-        yield
-        return
-    libc.mallopt(-4, 0)  # M_MMAP_MAX
-    libc.mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD
-    try:
-        yield
-    finally:
-        libc.mallopt(-4, 1 << 16)
-        libc.mallopt(-3, 32 << 20)  # M_MMAP_THRESHOLD
-        libc.mallopt(-1, 64 << 20)
-        libc.malloc_trim(0)
 
 
 @contextmanager
