@@ -22,7 +22,7 @@ from sbert.storage.processes import Lock, has_died, mark_running
 _HALF = (torch.bfloat16, torch.float16)
 # In half precision, CPUs process keys in blocks; an incomplete block costs as much as two, so masked keys complete it.
 _BLOCK, _FILLER = 16, 11
-# A row of few tokens costs as much as one of that many: so short rows share a call's row, where they do not see others.
+# A row of few tokens costs as much as one of that many, so short rows of equal length are joined, under a mask.
 _JOINED = 32
 # The score of padding is that far below the others; float16 has it, too.
 _HIDDEN = 1e4

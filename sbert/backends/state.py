@@ -125,9 +125,8 @@ def _choose(network: Any, call: Inference, device: torch.device) -> Forward:
             if not is_failure(error):
                 raise
             reason = f"it fails {backend.how} ({one_line(error)})"
-        own: Any = (
-            inference.get()
-        )  # Not from outside: the call would refer to itself, and wait for a garbage collection.
+        # Not from outside: the call would refer to itself, and its memory wait for the garbage collector.
+        own: Any = inference.get()
         plain = _of_module(network, own, device)
         vectors = plain(batch)  # Where this fails, too, it is not the backend's fault.
         own.forwards[network] = plain
