@@ -1,26 +1,29 @@
-"""Empty figures, and the file formats of images."""
+"""What all pictures share: a figure of their own or the caller's axes, and the file they are saved to."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sbert.inputs.extras import require
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
-def new_figure(path: str | os.PathLike[str] | None = None) -> Figure:
-    """An empty figure, after a check that matplotlib can write it, before the work whose result it shows.
+def new_figure(path: str | os.PathLike[str] | None = None, ax: Axes | None = None) -> Figure:
+    """An empty figure, or that of ``ax``, after a check that matplotlib can write it, before the work that it shows.
 
     Args:
         path: Path of the image, if it will be saved.
+        ax: Axes of the caller to draw into, if there are. A figure without a layout engine gets matplotlib's
+            constrained layout, so that no label lies outside.
 
     Raises:
         ImportError: If matplotlib is not installed.
-        TypeError: If ``path`` is not a file name.
+        TypeError: If ``path`` is not a file name, or ``ax`` is not axes.
         ValueError: If matplotlib has no format with this file extension.
 
     Example:
@@ -28,10 +31,17 @@ def new_figure(path: str | os.PathLike[str] | None = None) -> Figure:
         []
     """
     with require("a plot", "matplotlib", "plot"):
-        import matplotlib.figure  # noqa: F401
+        import matplotlib.axes
     from sbert.visualization.figure import NotebookFigure
 
-    figure = NotebookFigure(layout="constrained")
+    if ax is None:
+        figure: Figure = NotebookFigure(layout="constrained")
+    elif isinstance(ax, matplotlib.axes.Axes):
+        figure = ax.figure.figure
+        if figure.get_layout_engine() is None:
+            figure.set_layout_engine("constrained")
+    else:
+        raise TypeError(f"ax is of type {type(ax).__name__}; pass axes of matplotlib, such as one of plt.subplots()[1]")
     if path is None:
         return figure
     if not isinstance(path, (str, os.PathLike)):
@@ -39,4 +49,30 @@ def new_figure(path: str | os.PathLike[str] | None = None) -> Figure:
     known, suffix = figure.canvas.get_supported_filetypes(), Path(path).suffix.lower().removeprefix(".")
     if suffix not in known:
         raise ValueError(f"{str(path)!r} has no file extension that matplotlib supports; use one of {', '.join(known)}")
+    return figure
+
+
+def new_axes(figure: Figure, ax: Axes | None, width: float, height: float) -> Any:
+    """The axes to draw into: those of the caller, or the only ones of ``figure``, which gets this size in inches.
+
+    Example:
+        >>> figure = new_figure()
+        >>> new_axes(figure, None, 8, 4) is figure.axes[0]
+        True
+    """
+    if ax is not None:
+        return ax
+    figure.set_size_inches(width, height)
+    return figure.subplots()
+
+
+def save_figure(figure: Figure, path: str | os.PathLike[str] | None) -> Figure:
+    """Save the figure with all of its labels, if there is a path; return it.
+
+    Example:
+        >>> save_figure(new_figure(), None).axes
+        []
+    """
+    if path is not None:
+        figure.savefig(path, dpi=150, bbox_inches="tight")
     return figure
