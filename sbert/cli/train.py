@@ -33,7 +33,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import statistics
 import time
@@ -51,7 +50,7 @@ from sbert.cli.train_settings import STORED, Settings, gather, parse_set
 from sbert.storage.atomic import write_text
 
 if TYPE_CHECKING:
-    from sbert.training import Trainer, TrainingConfig
+    from sbert.training import Trainer
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -141,26 +140,14 @@ def train(settings: Settings, resume: bool = False, *, dry_run: bool = False, qu
         with lock_output(output if is_first else None):
             if is_first:
                 write_text(output / STORED, json.dumps(settings, indent=2, ensure_ascii=False) + "\n")
-            history = trainer.fit(resume=resume, show_progress_bar=None if verbose else False)
+            trainer.fit(resume=resume, show_progress_bar=verbose)
     except KeyboardInterrupt:
         if (last := newest(output / "checkpoints")) is None:
             raise KeyboardInterrupt("there is no checkpoint yet; set a lower training.checkpoint_every") from None
         raise KeyboardInterrupt(f"to continue from {last}, run: sbert resume {output}") from None
     if verbose:
-        print(_summary(history, output, config))
-
-
-def _summary(history: Sequence[dict[str, Any]], output: Path, config: TrainingConfig) -> str:
-    """One line: the path of the model, the last loss, and the best score."""
-    ends = [f", last loss {entry['loss']:.4f}" for entry in history if "loss" in entry]
-    line = f"{output / 'final'}: {max(entry['step'] for entry in history)} steps{''.join(ends[-1:])}"
-    evaluations = [(entry["evaluation"], entry["step"]) for entry in history if "evaluation" in entry]
-    name = config.metric or next((name for scores, _ in evaluations for name in scores), "")
-    scores = [(scores[name], step) for scores, step in evaluations if not math.isnan(scores[name])]
-    if not scores:
-        return line
-    best, step = (min if config.lower_is_better(name) else max)(scores, key=lambda score: score[0])
-    return f"{line}; {output / 'best'}: {name} {best:.4f} at step {step}"
+        best = f"; of the best score: {output / 'best'}" if (output / "best").exists() else ""
+        print(f"model of the last step: {output / 'final'}{best}")
 
 
 # ----------------------------------------------------------------------------------------------------- the plan

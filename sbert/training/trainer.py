@@ -185,7 +185,8 @@ class Trainer:
             resume: Whether to continue from the newest checkpoint in the output folder, if there is one. On a CPU the
                 weights are then bit-identical to those of an uninterrupted run. A damaged checkpoint is named in a
                 warning and renamed, and the next older one is used.
-            show_progress_bar: Whether to show a progress bar; by default only on a terminal or in a notebook.
+            show_progress_bar: Whether to show a progress bar, and a line per evaluation above it; by default only on
+                a terminal or in a notebook. Elsewhere ``True`` prints the lines alone.
 
         Raises:
             FloatingPointError: If the loss or a gradient is not finite; the message names the step, the rows and the

@@ -32,6 +32,7 @@ from sbert.training.run import weights as tables
 from sbert.training.run.weights import Weights
 from tests import pairs as scored
 from tests import small
+from tests.terminal import final_lines, terminal
 from tests.training.helpers import fit, load, pairs, ranking, regression, same_weights, tiny, triples, weights
 from tests.training.helpers import without_dropout as plain
 
@@ -386,16 +387,61 @@ def test_the_loss_of_held_out_rows_is_a_score(model: SentenceEncoder) -> None:
     assert losses[-1] == pytest.approx(float(expected), abs=1e-5)
 
 
-def test_the_bar_shows_the_last_evaluation(model: SentenceEncoder, capsys: pytest.CaptureFixture[str]) -> None:
-    figures = iter((0.125, 0.5, 0.25))
-    config = TrainingConfig(batch_size=2, evaluate_every=1, log_every=1, metric="spearman")
-    trainer = Trainer(model, pairs(6, False), ranking, config, evaluator=lambda _: {"spearman": next(figures)})
+# At 40 columns only the score that decides has room; a file has no bar, and lines of 80 columns.
+@pytest.mark.parametrize(
+    ("columns", "encoding", "seen"),
+    [(80, "utf-8", 5), (40, "utf-8", 0), (80, "ascii", 5), (None, "utf-8", 5)],
+    ids=["80", "40", "ascii", "file"],
+)
+def test_each_evaluation_is_a_line_above_the_bar(
+    model: SentenceEncoder, capsys: pytest.CaptureFixture[str], columns: int | None, encoding: str, seen: int
+) -> None:
+    scores = iter((0.125, 0.5, 0.25, 0.2499))
+    others = {f"score_{number}": 0.5 for number in range(9)}
+    config = TrainingConfig(batch_size=2, evaluate_every=1, log_every=1, metric="spearman", evaluate_first=True)
+    options: dict[str, Any] = {"evaluator": lambda _: {**others, "spearman": next(scores), "a_loss": 0.5}}
+    trainer = Trainer(model, pairs(6, False), ranking, config, **options)
+    if columns is None:
+        trainer.fit(show_progress_bar=True)
+        written = capsys.readouterr().err
+        assert "\r" not in written
+    else:
+        with terminal(columns, encoding) as shown:
+            trainer.fit()
+        (written,) = shown
+        assert re.search(r"Training: +\d+%\|. *\| [0-2]/3", written.replace("#", " "))
+    dot = "-" if encoding == "ascii" else "·"
+    pieces = [piece for piece in re.split(r"[\r\n]|\x1b\[A", written) if piece.strip()]
+    assert max(map(len, pieces)) <= (columns or 80)
+    lines = final_lines(written)
+    starts = ["step 0 · spearman 12.5 · best", "step 1 · spearman 50.0 (+37.5) · best"]
+    starts += ["step 2 · spearman 25.0 (-25.0)", "step 3 · spearman 25.0 (+0.0)"]
+    for line, start in zip(lines, starts, strict=False):
+        start = start.replace("·", dot)
+        assert line.startswith(start)
+        assert line[len(start) :].startswith(f" {dot} score_0 50.0") == (seen > 0)
+    summary = " ".join(" ".join(lines[-5 if columns == 40 else -2 :]).split())
+    assert re.search(rf"3 steps {dot} 0:00:\d\d {dot} [\d,]+ sentences/s {dot} loss \d\.\d{{4}} spearman: ", summary)
+    assert summary.endswith(f"12.5 at step 0 {dot} best 50.0 at step 1 {dot} last 25.0")
+
+
+def test_a_loss_has_four_digits_and_nothing_is_printed_unasked(
+    model: SentenceEncoder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    values = iter((0.5, 0.25, float("nan")))
+    config = TrainingConfig(steps=2, batch_size=2, evaluate_every=1, evaluate_first=True)
+    trainer = Trainer(model, pairs(8, False), ranking, config, evaluator=lambda _: {"dev_loss": next(values)})
     trainer.fit(show_progress_bar=True)
-    said = capsys.readouterr().err.replace("\n", "\r").split("\r")
-    for step, figure in ((1, "0.1250"), (2, "0.5000"), (3, "0.2500")):
-        assert any(f"spearman {figure} at step {step}" in line for line in said)
-    last = [line for line in said if line.strip()][-1]
-    assert re.search(r"\| 3/3 \[.*[\d.]+ steps/s, loss \d.*spearman 0\.2500 at step 3", last)
+    lines = capsys.readouterr().err.splitlines()
+    expected = ["step 0 · dev_loss 0.5000 · best", "step 1 · dev_loss 0.2500 (-0.2500) · best", "step 2 · dev_loss nan"]
+    assert lines[:3] == expected
+    assert lines[-1] == "dev_loss: 0.5000 at step 0 · best 0.2500 at step 1 · last nan"
+    config = TrainingConfig(steps=1, batch_size=2)
+    figures = {"count": 17.5}
+    Trainer(model, pairs(2, False), ranking, config, evaluator=lambda _: figures).fit()
+    assert capsys.readouterr() == ("", "")
+    Trainer(model, pairs(2, False), ranking, config, evaluator=lambda _: figures).fit(show_progress_bar=True)
+    assert capsys.readouterr().err.startswith("step 1 · count 17.5000 · best\n1 steps")
 
 
 def test_a_slow_bar_counts_units_a_second(capsys: pytest.CaptureFixture[str]) -> None:

@@ -93,7 +93,7 @@ class Run:
         sparse = ranks.world == 1 and config.chunk_tokens is None
         self.embedding_gradients: EmbeddingGradients = EmbeddingGradients(self.model.modules() if sparse else ())
         output, show = (self.output, self.show_progress_bar) if ranks.rank == 0 else (None, False)
-        self.log: Log = Log(output, self.total, self.step, state["waiting"], show, config.metric)
+        self.log: Log = Log(output, self.total, self.step, state["waiting"], show, config)
         if output is not None:
             checkpoint.write_class_names(output, self.batches)
         if self.progress.stopped and self.step < self.total and ranks.first:
@@ -136,7 +136,7 @@ class Run:
 
     def train(self) -> list[dict[str, Any]]:
         """Take all steps, with evaluations and checkpoints in between, and return the history."""
-        config = self.config
+        config, begin = self.config, time.perf_counter()
         first, last = self.step * config.accumulation, self.total * config.accumulation
         with closing(self.log), closing(prefetch(self.batches.prepare(first, last, self.ranks))) as batches:
             if config.evaluate_first and self.step == 0:
@@ -157,6 +157,7 @@ class Run:
             self._gather_weights()
             self.ranks.run_on_main(partial(self._save_model, "final", self.whole_model.save))
             self._notify("on_end", path=None if self.output is None else self.output / "final")
+        self.log.summarize(time.perf_counter() - begin)
         for name, steps in self.idle.items():
             self._warn_of_idle(name, min(steps, _IDLE_STEPS - 1))
         if self.truncated:
@@ -282,7 +283,7 @@ class Run:
 
         def record() -> None:
             best = find_best(scores, self.best, self.config)
-            self.log.add({"step": self.step, "evaluation": scores})
+            self.log.add({"step": self.step, "evaluation": scores}, is_best=best is not None)
             if best is not None:
                 self.best = best
                 self._save_model("best", self.whole_model.save)

@@ -5,10 +5,15 @@ from __future__ import annotations
 import inspect
 import json
 import math
+import os
 import platform
 import re
+import sys
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields
+from datetime import timedelta
 from importlib.metadata import version
 from itertools import combinations, repeat
 from operator import itemgetter
@@ -28,6 +33,7 @@ from sbert.training.run.checkpoint import explain_failure
 
 _FILE = "history.jsonl"
 _EVERY = 0.2  # Seconds between two updates of the bar.
+_COLUMNS = 80  # Of a line in a file.
 # Rows that are shown of each data set, characters of each value, and lines of the table of losses.
 _SHOWN, _CHARACTERS, _POINTS = 3, 120, 12
 _HOUSEKEEPING = ("output", "timeout", "log_every", "keep", "evaluate_every", "checkpoint_every")
@@ -43,23 +49,28 @@ class Log:
         start: Number of steps already done. Lines of the file after this step are removed: those steps run again.
         waiting: Losses of steps before ``start`` that are not in a line yet.
         show: Whether to show a progress bar; None to decide by the terminal.
-        metric: Name of the score that the bar shows; None for the first score.
+        config: The settings of the training, for the score that decides.
     """
 
     def __init__(
-        self, output: Path | None, total: int, start: int, waiting: list[float], show: bool | None, metric: str | None
+        self,
+        output: Path | None,
+        total: int,
+        start: int,
+        waiting: list[float],
+        show: bool | None,
+        config: TrainingConfig,
     ) -> None:
-        self.output, self.waiting, self.metric = output, waiting, metric
+        self.output, self.waiting, self.config = output, waiting, config
         self.history: list[dict[str, Any]] = [] if output is None else _reopen(output / _FILE, start)
-        self._newest: dict[bool, dict[str, Any]] = {}  # Of the evaluations, and of the steps.
-        for entry in self.history:
-            self._newest["loss" in entry] = entry
+        self._evaluations = [entry for entry in self.history if "evaluation" in entry]
         self._last: dict[str, Any] = {}
         self._sentences, self._seconds = 0, 0.0
+        self._all = [0.0, 0.0]  # Sentences and seconds of all steps.
         options: dict[str, Any] = {"total": total, "initial": start, "unit": " steps", "mininterval": _EVERY}
-        self._bar: Any = None if show is False else progress_bar(show, desc="Training", **options)
-        if self._bar is not None:
-            self._show(refresh=False)
+        # In a file, a bar would be one line per update.
+        self._bar: Any = None if show is False else progress_bar(None, desc="Training", dynamic_ncols=True, **options)
+        self._prints = show or not (self._bar is None or self._bar.disable)
 
     def count_step(self, step: int, figures: dict[str, float], sentences: int, seconds: float) -> None:
         """Count a finished step."""
@@ -67,6 +78,7 @@ class Log:
         self._last = {"step": step, **figures}
         self._sentences += sentences
         self._seconds += seconds
+        self._all = [self._all[0] + sentences, self._all[1] + seconds]
         if self._bar is not None:
             self._bar.update(1)
 
@@ -77,34 +89,73 @@ class Log:
             self.add({**self._last, "loss": mean, "sentences_per_second": speed})
             self.waiting, self._sentences, self._seconds = [], 0, 0.0
 
-    def add(self, entry: dict[str, Any]) -> None:
-        """Add an entry to the history and to the file."""
+    def add(self, entry: dict[str, Any], is_best: bool = False) -> None:
+        """Add an entry to the history and to the file; an evaluation is printed, the loss is shown beside the bar."""
         self.history.append(entry)
-        self._newest["loss" in entry] = entry
         if self.output is not None:
             with explain_failure(self.output, _FILE), (self.output / _FILE).open("a", encoding="utf-8") as file:
                 file.write(_as_line(entry))
-        if self._bar is not None:
-            self._show(refresh="evaluation" in entry)
+        if "evaluation" in entry:
+            self._evaluations.append(entry)
+            self._print_evaluation(is_best)
+        elif self._bar is not None:
+            self._bar.set_postfix_str(f"loss {entry['loss']:.4f}", refresh=False)
 
-    def _show(self, refresh: bool) -> None:
-        """Show the newest step and the newest evaluation beside the bar."""
-        parts = []
-        step, evaluation = self._newest.get(True), self._newest.get(False)
-        if step:
-            parts += [f"loss {step['loss']:.4f}"]
-        if evaluation:
-            scores = evaluation["evaluation"]
-            name = self.metric if self.metric in scores else next(iter(scores))
-            parts += [f"{name} {scores[name]:.4f} at step {evaluation['step']}"]
-        if step:  # Last, since a narrow terminal cuts the end off.
-            parts += [f"{step['sentences_per_second']:,.0f} sentences/s"]
-        self._bar.set_postfix_str(", ".join(parts), refresh=refresh)
+    def _print_evaluation(self, is_best: bool) -> None:
+        """Print the newest scores, that which decides first, and their differences from the evaluation before."""
+        before, entry = [{"evaluation": {}}, *self._evaluations][-2:]
+        scores, parts = entry["evaluation"], [f"step {entry['step']:,}"]
+        for name in sorted(scores, key=lambda name: name != self.config.metric):
+            change = scores[name] - before["evaluation"].get(name, math.nan)
+            difference = f" ({self._format(name, change, '+')})" if math.isfinite(change) else ""
+            parts.append(f"{name} {self._format(name, scores[name])}{difference}")
+        self._print(" · ".join([*parts[:2], *["best"] * is_best]), parts[2:])
+
+    def _format(self, name: str, value: float, sign: str = "") -> str:
+        """A score in percent; with four digits if it is a loss, or if its values are no shares of 1."""
+        values = [abs(entry["evaluation"].get(name, 0.0)) for entry in self._evaluations]
+        if name.endswith(("loss", "mse")) or self.config.lower_is_better(name) or any(each > 1 for each in values):
+            return f"{value:{sign}.4f}"
+        return f"{round(100 * value, 1) + 0.0:{sign}.1f}"  # No -0.0.
+
+    def _print(self, line: str, parts: Iterable[str] = ()) -> None:
+        """Print a line above the bar, or where it would be, with as many of the parts as fit the terminal."""
+        if not self._prints:
+            return
+        file, columns = getattr(self._bar, "fp", sys.stderr), _COLUMNS
+        with suppress(OSError, ValueError):  # Not a terminal.
+            columns = os.get_terminal_size(file.fileno()).columns or _COLUMNS
+        for part in parts:
+            if len(line) + 3 + len(part) > columns:
+                break
+            line = f"{line} · {part}"
+        try:
+            line.encode(file.encoding or "ascii")
+        except UnicodeEncodeError:
+            line = line.replace("·", "-")
+        self._bar.write(textwrap.fill(line, columns, subsequent_indent="  ", break_on_hyphens=False), file=file)
 
     def close(self) -> None:
         """Stop the progress bar."""
         if self._bar is not None:
             self._bar.close()
+
+    def summarize(self, seconds: float) -> None:
+        """Print the steps, time and speed of this run, and the first, the best and the last score."""
+        if not self._last:
+            return
+        spent, rate = timedelta(seconds=round(seconds)), self._all[0] / self._all[1]
+        loss = next(entry["loss"] for entry in reversed(self.history) if "loss" in entry)
+        self._print(f"{self._last['step']:,} steps · {spent} · {rate:,.0f} sentences/s · loss {loss:.4f}")
+        if len(self._evaluations) < 2:  # One has its line already.
+            return
+        metric = self.config.metric or next(iter(self._evaluations[0]["evaluation"]))
+        scores = [(entry["evaluation"][metric], entry["step"]) for entry in self._evaluations]
+        finite = [score for score in scores if not math.isnan(score[0])]
+        best = (min if self.config.lower_is_better(metric) else max)(finite or scores, key=itemgetter(0))
+        (first, start), (last, _) = scores[0], scores[-1]
+        before, most, end = (self._format(metric, score) for score in (first, best[0], last))
+        self._print(f"{metric}: {before} at step {start:,} · best {most} at step {best[1]:,} · last {end}")
 
 
 def _reopen(path: Path, start: int) -> list[dict[str, Any]]:
