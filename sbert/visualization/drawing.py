@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sbert.inputs.extras import require
@@ -12,8 +11,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+# Where to save an image; None for nowhere.
+Path = str | os.PathLike[str] | None
+# They differ from each other, and from white and black grounds, also for readers with red-green colour blindness.
+COLOURS = ("#4890ff", "#d87800", "#6018ff", "#187890", "#904830")
+MARKERS = "os^Dv"
+_DASHES = ("-", "--", ":", "-.")
 
-def new_figure(path: str | os.PathLike[str] | None = None, ax: Axes | None = None) -> Figure:
+
+def new_figure(path: Path = None, ax: Axes | None = None) -> Figure:
     """An empty figure, or that of ``ax``, after a check that matplotlib can write it, before the work that it shows.
 
     Args:
@@ -46,7 +52,7 @@ def new_figure(path: str | os.PathLike[str] | None = None, ax: Axes | None = Non
         return figure
     if not isinstance(path, (str, os.PathLike)):
         raise TypeError(f"path is of type {type(path).__name__}; pass a file name, and all else by name, as labels=…")
-    known, suffix = figure.canvas.get_supported_filetypes(), Path(path).suffix.lower().removeprefix(".")
+    known, suffix = figure.canvas.get_supported_filetypes(), os.path.splitext(path)[1].lower().removeprefix(".")
     if suffix not in known:
         raise ValueError(f"{str(path)!r} has no file extension that matplotlib supports; use one of {', '.join(known)}")
     return figure
@@ -66,7 +72,7 @@ def new_axes(figure: Figure, ax: Axes | None, width: float, height: float) -> An
     return figure.subplots()
 
 
-def save_figure(figure: Figure, path: str | os.PathLike[str] | None) -> Figure:
+def save_figure(figure: Figure, path: Path) -> Figure:
     """Save the figure with all of its labels, if there is a path; return it.
 
     Example:
@@ -76,3 +82,35 @@ def save_figure(figure: Figure, path: str | os.PathLike[str] | None) -> Figure:
     if path is not None:
         figure.savefig(path, dpi=150, bbox_inches="tight")
     return figure
+
+
+def style_of(number: int) -> dict[str, Any]:
+    """How to draw line ``number``: the first 20 differ in more than their colour, and show where they coincide.
+
+    Example:
+        >>> style_of(0)
+        {'color': '#4890ff', 'marker': 'o', 'linestyle': '-'}
+    """
+    turn, colour = divmod(number, len(COLOURS))
+    marker, dashes = MARKERS[(number + turn) % len(MARKERS)], _DASHES[number % len(_DASHES)]
+    return {"color": COLOURS[colour], "marker": marker, "linestyle": dashes}
+
+
+def label_decades(axis: Any) -> None:
+    """Label 1, 2, 3 and 5 in each decade of a logarithmic axis, as plain numbers.
+
+    Example:
+        >>> axis = new_axes(new_figure(), None, 8, 4)
+        >>> axis.set(xscale="log", xlim=(0.9, 6)) and label_decades(axis.xaxis)
+        >>> [label.get_text() for label in axis.get_xticklabels() if 0.9 < label.get_position()[0] < 6]
+        ['1', '2', '3', '5']
+    """
+    axis.get_major_locator().set_params(subs=(1, 2, 3, 5))
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter("")
+
+
+def draw_grid(axis: Any) -> None:
+    """A faint grid, and no frame above and at the right."""
+    axis.grid(alpha=0.25)
+    axis.spines[["top", "right"]].set_visible(False)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
+from itertools import product
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -12,16 +12,19 @@ import numpy.typing as npt
 from sbert.functional import Vectors
 from sbert.inputs.arguments import known_arguments
 from sbert.inputs.texts import texts_of
-from sbert.visualization.drawing import new_figure
+from sbert.visualization.drawing import Path, new_axes, new_figure, save_figure
 from sbert.visualization.projection import check_vectors
-from sbert.visualization.text import count_columns, font_families, shorten
+from sbert.visualization.text import choose_fonts, count_columns, shorten
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 Scores = npt.NDArray[np.float32]
 # Up to this number of sentences, columns are labelled with the sentence, and cells with the score.
 _FEW = 12
+# Inches of one character of a label of one point, and of a score in a cell.
+_CHARACTER, _SCORE = 0.008, 1 / 30
 
 
 @runtime_checkable
@@ -37,14 +40,19 @@ class Compares(Protocol):
 
 @known_arguments
 def similarity_heatmap(
-    sentences: Sequence[str], scores: Compares | Vectors, path: str | os.PathLike[str] | None = None
+    sentences: Sequence[str], scores: Compares | Vectors, path: Path = None, ax: Axes | None = None, order: bool = False
 ) -> Figure:
     """Draw the similarities of all pairs of sentences as a matrix of colours.
+
+    All cosines have the same colours, from red at -1 to blue at 1, so that two pictures can be compared. The colours of
+    other similarities are between the lowest and the highest score.
 
     Args:
         sentences: The sentences; 2 to 40 are easy to read.
         scores: A model, or the matrix of similarities.
         path: Where to save the image; the file extension gives the format. By default, it is only returned.
+        ax: Axes of matplotlib to draw into, such as one of several side by side. Default: a figure of its own.
+        order: Whether similar sentences stand side by side, as average linkage groups them.
 
     Shape:
         scores: (sentences, sentences).
@@ -59,34 +67,52 @@ def similarity_heatmap(
         >>> [label.get_text() for label in figure.axes[0].get_yticklabels()]
         ['A cat sleeps.', 'A kitten naps.', 'Taxes rise.']
     """
-    figure = new_figure(path)
+    figure = new_figure(path, ax)
     listed = texts_of(sentences, "sentences")
     if not listed:
         raise ValueError("there are no sentences, so there is nothing to draw; pass at least one")
     matrix = _as_matrix(listed, scores)
-    texts = [shorten(sentence, 60) for sentence in listed]
-    few = len(texts) <= _FEW
-    size = max(2.0, len(texts) * (0.62 if few else 0.26))
-    label_width = (0.072 if few else 0.064) * max(map(count_columns, texts)) + 0.4  # In inches.
-    figure.set_size_inches(size + label_width + 1.2, size + (2.2 if few else 0.6))
-    axis: Any = figure.subplots()
-    # Cosines have the same colour scale in all images.
+    positions = _order(matrix) if order else list(range(len(listed)))
+    matrix = matrix[np.ix_(positions, positions)]
+    texts, families = choose_fonts(shorten(listed[position], 60) for position in positions)
+    count, longest, slanted = len(texts), max(map(count_columns, texts)), 32  # Columns of row and column labels.
+    few = count <= _FEW
+    points, cell, rotated = (9.0, 0.62, 2.2) if few else (8.0, 0.26, 0.6)
+    size, character = max(2.0, count * cell), _CHARACTER * points  # In inches.
+    axis = new_axes(figure, ax, size + character * longest + 1.6, size + rotated)
+    if ax is not None:  # The axes have their size, so labels get shorter, and numbers smaller.
+        width, height = (float(length) / figure.dpi for length in ax.get_window_extent().size)
+        longest = min(longest, max(8, int(0.4 * width / character)))
+        slanted = min(slanted, max(8, int(0.47 * height / character)))
+        cell = min(width - character * longest - 0.9, 0.7 * height) / count
+        few = few and cell >= 6 * _SCORE
+        points = min(points, max(3.0, cell / _SCORE if few else 60 * cell))
     cosines = matrix.min() >= -1.001 and matrix.max() <= 1.001
-    low, high = (min(0.0, float(matrix.min())), 1.0) if cosines else (float(matrix.min()), float(matrix.max()))
-    image = axis.imshow(matrix, cmap="YlGnBu", vmin=low, vmax=high)
+    low, high = (-1.0, 1.0) if cosines else (float(matrix.min()), float(matrix.max()))
+    image = axis.imshow(matrix, cmap="RdBu" if cosines else "YlGnBu", vmin=low, vmax=high)
+    look = {"parse_math": False, "fontfamily": families, "fontsize": points}
+    rows = [shorten(text, longest) for text in texts]
     if few:
-        _write_few(axis, texts, matrix, low + 0.6 * (high - low))
+        axis.set_yticks(range(count), rows, **look)
+        columns = [shorten(text, slanted) for text in texts]
+        axis.set_xticks(range(count), columns, rotation=40, ha="right", rotation_mode="anchor", **look)
+        _write_scores(axis, matrix, image.to_rgba(matrix), points)
     else:
-        _write_many(axis, texts)
+        numbers = [position + 1 for position in positions]
+        axis.set_yticks(range(count), [f"{row}  {at}" for row, at in zip(rows, numbers, strict=True)], **look)
+        axis.set_xticks(range(count), numbers, fontsize=points, rotation=90)
+        axis.xaxis.tick_top()
     axis.tick_params(length=0)
     axis.spines[:].set_visible(False)
-    figure.colorbar(image, ax=axis, shrink=0.6, label="similarity").outline.set_visible(False)
-    figure.draw_without_rendering()
-    box = figure.get_tightbbox()  # In inches. The layout leaves too little room beside a square.
-    figure.set_figwidth(figure.get_figwidth() + 2 * max(0.0, -box.x0))
-    if path is not None:
-        figure.savefig(path, dpi=150, bbox_inches="tight")
-    return figure
+    bar = figure.colorbar(image, ax=axis, shrink=0.6, label="similarity")
+    bar.outline.set_visible(False)
+    if cosines and matrix.min() >= 0:
+        bar.ax.set_ylim(0, 1)
+    if ax is None:
+        figure.draw_without_rendering()
+        box = figure.get_tightbbox()  # In inches. The layout leaves too little room beside a square.
+        figure.set_figwidth(figure.get_figwidth() + 2 * max(0.0, -box.x0))
+    return save_figure(figure, path)
 
 
 def _as_matrix(sentences: list[str], scores: Compares | Vectors) -> Scores:
@@ -101,21 +127,26 @@ def _as_matrix(sentences: list[str], scores: Compares | Vectors) -> Scores:
     return matrix
 
 
-def _write_few(axis: Any, texts: list[str], matrix: Scores, dark: float) -> None:
-    """Label rows and columns with the sentences, and write each score, in white on cells above ``dark``."""
-    positions, look = range(len(texts)), {"parse_math": False, "fontfamily": font_families(), "fontsize": 9}
-    axis.set_yticks(positions, texts, **look)
-    shorter = [shorten(text, 32) for text in texts]
-    axis.set_xticks(positions, shorter, rotation=40, ha="right", rotation_mode="anchor", **look)
+def _order(matrix: Scores) -> list[int]:
+    """An order in which similar rows are neighbours: groups of average linkage, joined at their most similar ends."""
+    between = (matrix + matrix.T).astype(np.float64)
+    sums, groups = between.copy(), {row: [row] for row in range(len(matrix))}
+    while len(groups) > 1:
+        live, sizes = list(groups), np.array([len(group) for group in groups.values()])
+        means = sums[np.ix_(live, live)] / np.outer(sizes, sizes)
+        np.fill_diagonal(means, -np.inf)
+        one, two = sorted(live[at] for at in np.unravel_index(means.argmax(), means.shape))
+        turned = product(*((group, group[::-1]) for group in (groups[one], groups.pop(two))))
+        left, right = max(turned, key=lambda ends: between[ends[0][-1], ends[1][0]])
+        groups[one] = left + right
+        sums[one] += sums[two]
+        sums[:, one] += sums[:, two]
+    return groups[0]
+
+
+def _write_scores(axis: Any, matrix: Scores, colours: npt.NDArray[np.float64], points: float) -> None:
+    """Write each score into its cell, black or white by the colour of the cell. Shape: colours (rows, columns, 4)."""
+    bright = colours[..., :3] @ (0.299, 0.587, 0.114) > 0.5  # (rows, columns)
     for (row, column), score in np.ndenumerate(matrix):
-        color = "white" if score > dark else "black"
-        axis.text(column, row, f"{score:.2f}", ha="center", va="center", fontsize=9, color=color)
-
-
-def _write_many(axis: Any, texts: list[str]) -> None:
-    """Label the rows with sentences and numbers, and the columns with the numbers."""
-    positions, numbers = range(len(texts)), range(1, len(texts) + 1)
-    rows = [f"{text}  {number}" for number, text in enumerate(texts, start=1)]
-    axis.set_yticks(positions, rows, parse_math=False, fontfamily=font_families(), fontsize=8)
-    axis.set_xticks(positions, numbers, fontsize=8, rotation=90)
-    axis.xaxis.tick_top()
+        color = "black" if bright[row, column] else "white"
+        axis.text(column, row, f"{score:.2f}", ha="center", va="center", fontsize=points, color=color)

@@ -31,6 +31,10 @@ def lines(axis: Any) -> list[list[tuple[float, float]]]:
     return [list(zip(*line.get_data(), strict=True)) for line in axis.get_lines()]
 
 
+def legend(axis: Any) -> list[str]:
+    return [text.get_text() for text in axis.get_legend().get_texts()]
+
+
 class Model:
     """Vectors that are known."""
 
@@ -50,7 +54,7 @@ def test_heat_map_of_a_few_sentences(tmp_path: Path) -> None:
     figure = similarity_heatmap(SENTENCES, scores, tmp_path / "heat.png")
     axis = figure.axes[0]
     np.testing.assert_allclose(axis.images[0].get_array(), scores, atol=1e-6)
-    assert axis.images[0].get_clim() == (pytest.approx(-0.2), 1.0)
+    assert axis.images[0].get_clim() == (-1, 1)
     assert [label.get_text() for label in axis.get_yticklabels()][:3] == ["A fox.", "It costs $5 or $6.", "Two lines"]
     assert all(len(label.get_text()) <= 32 for label in axis.get_xticklabels())
     assert [text.get_text() for text in axis.texts[:5]] == ["-0.20", "-0.12", "-0.04", "0.04", "0.12"]
@@ -158,30 +162,58 @@ def test_curves_hold_the_history() -> None:
     loss, scores, rate = sorted(
         figure.axes, key=lambda axis: ("loss", "evaluation", "learning rate").index(axis.get_ylabel())
     )
-    assert lines(loss) == [[(10, 0.9), (20, 0.5), (30, 0.6)]]
+    assert lines(loss)[0] == [(10, 0.9), (20, 0.5), (30, 0.6)]
     assert lines(rate) == [[(10, 2e-5), (20, 1e-5), (30, 0.0)]]
     assert lines(scores)[0] == [(15, 0.71), (30, 0.69)]
     # The best of each, and not what is no number.
-    named = [text.get_text() for text in scores.get_legend().get_texts()]
-    assert named == ["spearman, best 0.7100", "accuracy, best 0.5000"]
-    assert all(line.get_marker() == "o" for line in scores.get_lines())
-    assert figure.axes[1].get_xlabel() == "step"
+    assert legend(scores) == ["spearman 0.7100 at step 15", "accuracy 0.5000 at step 15"]
+    assert scores.get_xlabel() == "step"
 
 
-def test_one_figure_of_merit_is_named_beside_its_axis() -> None:
-    figure = training_curves([*STEPS, {"step": 30, "evaluation": {"spearman": 0.7}}])
-    assert figure.axes[1].get_ylabel() == "spearman"
-    assert figure.axes[1].get_legend() is None
-    assert [text.get_text() for text in figure.axes[1].texts] == ["0.7000"]
-    figure = training_curves([*STEPS, *({"step": i, "evaluation": {"loss": 0.1 * i}} for i in (1, 2))])
-    assert [text.get_text() for text in figure.axes[1].texts] == ["0.1000"], "the lowest loss is the best"
+def evaluations(figure: Any) -> Any:
+    """The lower of the two axes."""
+    return next(axis for axis in figure.axes if axis.get_legend() is not None)
+
+
+def test_the_best_step_is_marked_and_step_0_has_its_score() -> None:
+    history = [*STEPS, *({"step": step, "evaluation": {"loss": 0.4, "f1": f1}} for step, f1 in ((0, 0.5), (30, 0.7)))]
+    for metric, best in ((None, 0), ("f1", 30)):
+        figure = training_curves(history, metric=metric)
+        axis = evaluations(figure)
+        assert axis.get_ylabel() == "evaluation"
+        assert legend(axis) == ["loss 0.4000 → 0.4000 at step 0", "f1 0.5000 → 0.7000 at step 30"]
+        (mark,) = (line for line in axis.get_lines() if line.get_linestyle() == ":" and line.get_marker() == "None")
+        assert list(mark.get_xdata()) == [best, best]
+        assert axis.get_xlim()[0] < 0 < 30 < axis.get_xlim()[1], "the first and the last marker are whole"
+    with pytest.raises(ValueError, match="metric='f2' is not among the scores: loss, f1"):
+        training_curves(history, metric="f2")
+    axis = evaluations(training_curves([{"step": i, "evaluation": {"loss": 0.1 * i}} for i in (1, 2)]))
+    assert (axis.get_ylabel(), legend(axis)) == ("loss", ["loss 0.1000 at step 1"]), "the lowest loss is the best"
+
+
+@pytest.mark.parametrize(("first", "scale"), [(40.0, "log"), (0.9, "linear")])
+def test_the_loss_is_logarithmic_where_the_first_values_dwarf_the_rest(first: float, scale: str) -> None:
+    steps = [{**STEPS[0], "step": step, "loss": first if step == 1 else 0.4 + step / 50} for step in range(1, 6)]
+    figure = training_curves(steps)
+    figure.draw_without_rendering()
+    axis = next(axis for axis in figure.axes if axis.get_ylabel() == "loss")
+    assert axis.get_yscale() == scale
+    labels = [label.get_text() for label in axis.get_yticklabels()]
+    assert {"0.5", "1", "10"} <= set(labels) if scale == "log" else "0.5" in labels
+    ticks = [tick for tick in axis.get_xticks() if axis.get_xlim()[0] <= tick <= axis.get_xlim()[1]]
+    assert len(ticks) > 2
+    assert all(tick == round(tick) for tick in ticks), "there is no half step"
 
 
 def test_a_history_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
     path.write_text("".join(json.dumps(entry) + "\n" for entry in [*STEPS, *EVALUATIONS]), encoding="utf-8")
     figure = training_curves(path, tmp_path / "curves.svg")
-    assert lines(figure.axes[0]) == [[(10, 0.9), (20, 0.5), (30, 0.6)]]
+    assert lines(next(axis for axis in figure.axes if axis.get_ylabel() == "loss"))[0] == [
+        (10, 0.9),
+        (20, 0.5),
+        (30, 0.6),
+    ]
     assert (tmp_path / "curves.svg").read_bytes().startswith(b"<?xml")
 
 

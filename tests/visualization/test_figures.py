@@ -1,0 +1,260 @@
+"""Pictures lie in the caller's axes, say what they cannot write, and can be told apart by all readers on any ground."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from itertools import combinations, pairwise
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from matplotlib.colors import to_hex, to_rgb
+from matplotlib.font_manager import fontManager
+
+from sbert.search import Hits, IndexHits
+from sbert.visualization import recall_curves, similarity_distribution, similarity_heatmap, training_curves
+from sbert.visualization.drawing import COLOURS, style_of
+
+SENTENCES = [
+    "A long sentence about a cat that sleeps.",
+    "It costs $5.",
+    "Taxes go up and up, every year.",
+    "No.",
+]
+HISTORY: list[dict[str, Any]] = [
+    *({"step": step, "loss": 1 / step, "learning_rate": 1e-5} for step in (1, 2, 3)),
+    *({"step": step, "evaluation": {f"score {i}": 0.1 * i + step / 50 for i in range(6)}} for step in (0, 3)),
+]
+SCORES, LABELS = np.array([0.9, 0.8, 0.7, 0.6, 0.4, 0.3, 0.2]), [1, 1, 0, 1, 0, 0, 0]
+RANKINGS = {"vectors": [[1, 2, 3], [1, 2, 3]], "BM25": [[3, 2, 1], [1, 3, 2]], "both": [[2, 1, 3], [1, 2, 3]]}
+DRAWN: dict[str, Any] = {
+    "heat map": lambda **options: similarity_heatmap(SENTENCES, np.eye(4), **options),
+    "many rows": lambda **options: similarity_heatmap(SENTENCES * 8, np.eye(32), **options),
+    "curves": lambda **options: training_curves(HISTORY, **options),
+    "distribution": lambda **options: similarity_distribution(SCORES, LABELS, **options),
+    "recall": lambda **options: recall_curves(RANKINGS, [{1}, {1, 3}], **options),
+}
+
+
+@pytest.fixture(autouse=True)
+def close() -> Iterator[None]:
+    yield
+    plt.close("all")
+
+
+@pytest.mark.parametrize("draw", DRAWN.values(), ids=DRAWN)
+@pytest.mark.parametrize("style", ["default", "dark_background"])
+def test_the_axes_of_the_caller(draw: Any, style: str, tmp_path: Path) -> None:
+    """Side by side, nothing lies outside the figure; its ground is opaque, and has another colour than the letters."""
+    with plt.style.context(style):
+        figure, axes = plt.subplots(1, 2, figsize=(12, 5))
+        assert draw(ax=axes[0]) is figure
+        assert draw(ax=axes[1], path=tmp_path / "both.png") is figure
+        assert (tmp_path / "both.png").stat().st_size > 5000
+        box = figure.get_tightbbox()
+        assert (box.x0, box.y0) >= (-0.01, -0.01)
+        assert (box.x1, box.y1) <= (12.01, 5.01)
+        left, right = ([axis.get_tightbbox() for axis in figure.axes if side(axis, figure) == i] for i in (0, 1))
+        assert max(box.x1 for box in left) <= min(box.x0 for box in right), "they do not overlap"
+        alone = draw()
+        assert alone is not figure
+        for one in (figure, alone):
+            assert one.get_facecolor()[3] == 1
+            ground = one.get_facecolor()[:3]
+            letters = [label for axis in one.axes for label in (*axis.get_xticklabels(), *axis.get_yticklabels())]
+            assert min(contrast(to_rgb(label.get_color()), ground) for label in letters) > 3
+
+
+def side(axis: Any, figure: Any) -> int:
+    return int(axis.get_window_extent().x0 > figure.bbox.width / 2)
+
+
+@pytest.mark.parametrize("draw", DRAWN.values(), ids=DRAWN)
+def test_what_is_no_axes(draw: Any) -> None:
+    with pytest.raises(TypeError, match=r"ax is of type Figure; pass axes of matplotlib, such as one of plt"):
+        draw(ax=plt.figure())
+
+
+def test_axes_that_cannot_be_split() -> None:
+    with pytest.raises(ValueError, match="ax has a place of its own, which cannot be split; pass axes of a grid"):
+        training_curves(HISTORY, ax=plt.figure().add_axes((0, 0, 1, 1)))
+
+
+# ---------------------------------------------------------------------------------------------------------- colours
+
+# The colours that readers without green and without red cones see, from linear RGB.
+# Machado, Oliveira and Fernandes, 2009, table 1, severity 1. https://doi.org/10.1109/TVCG.2009.113
+DEUTERANOPIA = np.array(
+    [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.01182, 0.04294, 0.968881]]
+)
+PROTANOPIA = np.array(
+    [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]]
+)
+VIEWS = {"all cones": np.eye(3), "deuteranopia": DEUTERANOPIA, "protanopia": PROTANOPIA}
+# Linear RGB to XYZ with the white of D65, which is the last row of its product with (1, 1, 1).
+XYZ = np.array([[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.072175], [0.0193339, 0.119192, 0.9503041]])
+
+
+def linear(rgb: Any) -> np.ndarray:
+    """Linear RGB of sRGB. Shape: (..., 3)."""
+    values = np.asarray(rgb, np.float64)
+    return np.where(values <= 0.04045, values / 12.92, ((values + 0.055) / 1.055) ** 2.4)
+
+
+def lab(rgb: Any, view: np.ndarray) -> np.ndarray:
+    """CIE L*a*b* of sRGB as a reader sees it. Shape: (..., 3)."""
+    xyz = np.clip(linear(rgb) @ view.T, 0, 1) @ XYZ.T / XYZ.sum(1)
+    f = np.where(xyz > 216 / 24389, np.cbrt(xyz), (24389 / 27 * xyz + 16) / 116)
+    return np.stack([116 * f[..., 1] - 16, 500 * (f[..., 0] - f[..., 1]), 200 * (f[..., 1] - f[..., 2])], -1)
+
+
+def contrast(one: Any, other: Any) -> float:
+    """The contrast of two colours, 1 to 21, as WCAG 2 defines it."""
+    dark, bright = sorted(float(linear(each) @ XYZ[1]) for each in (one, other))
+    return (bright + 0.05) / (dark + 0.05)
+
+
+def test_the_colours_of_the_simulation() -> None:
+    """Closed forms: white is white in all views; a red and a green that normal eyes tell apart are nearly one."""
+    for view in VIEWS.values():
+        np.testing.assert_allclose(lab((1, 1, 1), view), (100, 0, 0), atol=0.02)
+    red, green = (0.7, 0.4, 0.1), (0.45, 0.5, 0.1)
+    seen = {name: np.linalg.norm(lab(red, view) - lab(green, view)) for name, view in VIEWS.items()}
+    assert seen["all cones"] > 40 > 20 > seen["deuteranopia"]
+    assert contrast((0, 0, 0), (1, 1, 1)) == pytest.approx(21)
+
+
+@pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
+def test_lines_and_labels_can_be_told_apart(view: np.ndarray) -> None:
+    """A difference of 2.3 is just noticeable; 40 is that of black and a grey of lightness 40."""
+    colours = [to_rgb(colour) for colour in COLOURS]
+    assert min(np.linalg.norm(lab(a, view) - lab(b, view)) for a, b in combinations(colours, 2)) > 40
+    assert min(contrast(colour, ground) for colour in colours for ground in ((0, 0, 0), (1, 1, 1))) >= 3
+
+
+def test_lines_of_one_picture_differ() -> None:
+    assert len({tuple(style_of(number).values()) for number in range(20)}) == 20
+    for draw in (DRAWN["curves"], DRAWN["recall"]):
+        axis = next(axis for axis in draw().axes if axis.get_legend() is not None)
+        handles = axis.get_legend().legend_handles
+        assert {to_hex(handle.get_color()) for handle in handles} <= set(COLOURS)
+        looks = [(to_hex(h.get_color()), h.get_linestyle(), h.get_marker()) for h in handles]
+        assert len(set(looks)) == len(looks) >= 3
+
+
+@pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
+def test_a_heat_map_is_read_by_its_lightness(view: np.ndarray) -> None:
+    """Away from 0, cosines get darker and darker on both sides, and the two sides differ in colour."""
+    image = similarity_heatmap(["a", "b"], np.eye(2)).axes[0].images[0]
+    values = np.linspace(0, 1, 21)
+    above, below = (lab(image.to_rgba(sign * values)[:, :3], view) for sign in (1, -1))  # (values, 3)
+    for half in (above, below):
+        assert all(after[0] < before[0] for before, after in pairwise(half[1:]))
+    assert np.linalg.norm(above - below, axis=1)[2:].min() > 5
+    assert np.linalg.norm(above - below, axis=1)[6:17].min() > 20, "of cosines of 0.3 to 0.8 and their negatives"
+
+
+# ------------------------------------------------------------------------------------------------------------ fonts
+
+
+def test_one_message_names_the_package_of_a_font(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a machine that has matplotlib's own fonts alone."""
+    own = [font for font in fontManager.ttflist if "mpl-data" in str(font.fname)]
+    monkeypatch.setattr(fontManager, "ttflist", own)
+    monkeypatch.setattr("matplotlib.font_manager.findSystemFonts", list)
+    texts = ["แมวนอน", "बिल्ली", "고양이", "猫がいる", "a\x07b"]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        figure = similarity_heatmap(texts, np.eye(5))
+        figure.draw_without_rendering()
+    (message,) = (str(warning.message) for warning in caught)
+    scripts = "CJK, DEVANAGARI, HANGUL, HIRAGANA, THAI"
+    assert message == (
+        f"no installed font has the characters of {scripts}, which become □; install one, on Debian:"
+        " apt install fonts-noto-cjk fonts-noto-core"
+    )
+    labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert labels == ["□" * 6, "□" * 6, "□" * 3, "□" * 4, "ab"]
+
+
+def test_a_font_that_is_installed_later(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Matplotlib's list of fonts is as old as its first start; here, it lacks even its own font of symbols."""
+    symbols = next(font for font in fontManager.ttflist if font.name == "STIXGeneral" and font.weight == 400)
+    others = [font for font in fontManager.ttflist if font.name.startswith("DejaVu")]
+    monkeypatch.setattr(fontManager, "ttflist", others)
+    monkeypatch.setattr("matplotlib.font_manager.findSystemFonts", lambda: [symbols.fname])
+    figure = similarity_heatmap(["a \u2a7d b", "c"], np.eye(2))
+    label = figure.axes[0].get_yticklabels()[0]
+    assert label.get_text() == "a \u2a7d b"
+    figure.draw_without_rendering()
+
+
+# ---------------------------------------------------------------------------------------------------- what they show
+
+
+def test_an_order_by_similarity() -> None:
+    """Three topics in turn stand together afterwards, with the numbers of their rows."""
+    topics = np.arange(30) % 3
+    scores = np.where(topics[:, None] == topics, 0.8, 0.1) + 0.2 * np.eye(30)
+    drawn = [similarity_heatmap([f"text {i}" for i in range(30)], scores, order=True).axes[0] for _ in range(2)]
+    labels = [[label.get_text() for label in axis.get_yticklabels()] for axis in drawn]
+    assert labels[0] == labels[1]
+    rows = [int(label.split()[1]) for label in labels[0]]
+    assert [label.split()[2] for label in labels[0]] == [str(row + 1) for row in rows]
+    assert sorted(rows) == list(range(30))
+    assert sum(one % 3 != other % 3 for one, other in pairwise(rows)) == 2
+    np.testing.assert_allclose(drawn[0].images[0].get_array(), scores[np.ix_(rows, rows)], atol=1e-6)
+
+
+def test_neighbouring_groups_meet_at_their_similar_ends() -> None:
+    positions = np.array([0.0, 8.0, 1.0, 9.5, 3.5, 5.0])  # On a line, so this is the order to expect.
+    scores = 1 - np.abs(positions[:, None] - positions) / 10
+    axis = similarity_heatmap([f"{position:g}" for position in positions], scores, order=True).axes[0]
+    order = [float(label.get_text()) for label in axis.get_yticklabels()]
+    assert order in (sorted(positions), sorted(positions, reverse=True))
+
+
+def test_a_distribution_has_the_best_threshold() -> None:
+    axis = similarity_distribution(SCORES, LABELS).axes[0]
+    texts = [text.get_text() for text in axis.get_legend().get_texts()]
+    assert set(texts) == {"0 (4 pairs)", "1 (3 pairs)", "threshold 0.750: accuracy 85.7 %"}
+    (line,) = axis.get_lines()
+    assert list(line.get_xdata()) == pytest.approx([0.75, 0.75])
+    for patch in axis.patches:  # Each label has the area 1.
+        corners = patch.get_path().vertices
+        area = np.sum(corners[:, 0] * np.roll(corners[:, 1], -1) - corners[:, 1] * np.roll(corners[:, 0], -1)) / 2
+        assert abs(area) == pytest.approx(1)
+    named = similarity_distribution(SCORES, ["yes" if label else "no" for label in LABELS], metric="f1").axes[0]
+    assert "threshold 0.500: f1 85.7 %" in [text.get_text() for text in named.get_legend().get_texts()]
+    three = similarity_distribution(SCORES, [0, 1, 2, 0, 1, 2, 0]).axes[0]
+    assert (len(three.get_lines()), len(three.patches)) == (0, 3)
+
+
+def test_recall_of_what_searches_return() -> None:
+    relevant = [{1}, {1, 3}]
+    ids = np.array(RANKINGS["BM25"])
+    scores = np.zeros(ids.shape, np.float32)
+    rankings = {**RANKINGS, "hits": Hits(scores, ids), "index": IndexHits(scores, ids), "shorter": [[2], [3, 1]]}
+    curves = [line.get_ydata().tolist() for line in recall_curves(rankings, relevant).axes[0].get_lines()]
+    assert curves[0] == [0.75, 0.75, 1.0]
+    assert curves[1] == curves[3] == curves[4] == [0.25, 0.5, 1.0]
+    assert curves[5] == [0.25, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("draw", "message"),
+    [
+        (lambda: similarity_distribution(SCORES, [0, 1]), "7 scores and 2 labels; pass one for each pair"),
+        (lambda: similarity_distribution([0.5, np.nan], [0, 1]), r"scores\[1\] is NaN"),
+        (lambda: similarity_distribution(SCORES, LABELS, metric="f2"), "metric='f2' is unknown"),
+        (lambda: recall_curves({}, [{1}]), "there are no rankings"),
+        (lambda: recall_curves({"BM25": [[1]]}, [{1}, {2}]), "BM25 ranks for 1 queries, and relevant has 2"),
+        (lambda: recall_curves({"BM25": [[1], [1]]}, [{1}, set()]), r"relevant\[1\] is empty"),
+    ],
+)
+def test_what_cannot_be_drawn(draw: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        draw()
