@@ -1,4 +1,4 @@
-"""The site of guides and API: rendered by pdoc from the docstrings, and checked for broken references and dead links.
+"""The site of guides and API: rendered from the docstrings, and checked for broken references and dead links.
 
 ``python -m tests.project.render_site FOLDER`` writes it to a folder.
 """
@@ -6,51 +6,24 @@
 from __future__ import annotations
 
 import ast
-import inspect
+import json
 import re
+import shutil
 import sys
-import textwrap
-import warnings
 from html.parser import HTMLParser
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urldefrag, urlsplit
 
-from torch import nn
-
 import sbert
-from sbert import integrations
 from tests.project.code_lines import PACKAGE
+from tests.project.site_pages import API, GUIDES, TEMPLATES, Site, first_page, style
 
-TEMPLATES = Path(__file__).parent / "pdoc"
-# The packages with a guide, and what their pages refer to.
-PAGES = [
-    "sbert",
-    *("sbert.search", "sbert.chunking", "sbert.training", "sbert.losses", "sbert.evaluation", "sbert.data"),
-    *("sbert.modules", "sbert.saving", "sbert.backends", "sbert.visualization", "sbert.cli"),
-    *("sbert.functional", "sbert.pipeline", "sbert.vector_files"),
-    "sbert.integrations",
-]
-# pdoc cannot resolve the annotations of the constructor that a NamedTuple makes, nor find the keys of a TypedDict.
-_NO_PROBLEM = ("Error parsing type annotation ForwardRef", "Cannot determine where sbert.pipeline.results.")
+# A page that is larger takes a second on a slow network.
+LARGEST = 200_000
 # Names in docstrings that are to exist: "sbert.search.Index".
 _REFERENCE = re.compile(r"``(sbert(?:\.\w+)+)(?:\(.*?\))?``", re.DOTALL)
-_TEXTS = re.compile(r"^(?P<name>Shape|Returns|Yields|References|Example):\n(?P<text>(?:[ \t]+.+\n?|\n)+)", re.MULTILINE)
-# What torch says of its own modules says nothing of ours.
-_INHERITED = {inspect.getdoc(member) for member in vars(nn.Module).values()}
-
-
-def markdown(docstring: str) -> str:
-    """A docstring as Markdown; a section in which no names are explained is a heading and its text."""
-    from pdoc import docstrings
-
-    return docstrings.google("" if docstring in _INHERITED else _TEXTS.sub(_text, docstring))
-
-
-def _text(section: re.Match[str]) -> str:
-    lines = textwrap.dedent(section["text"]).splitlines()
-    listed = [f"- {line}" if line[:1].strip() else line for line in lines]
-    return "\n".join([f"###### {section['name']}", "", *(listed if section["name"] == "References" else lines), ""])
 
 
 def broken(package: Path = PACKAGE) -> list[str]:
@@ -111,20 +84,62 @@ def dead_links(folder: Path) -> list[str]:
     return dead
 
 
-def render(folder: Path, show_source: bool = True) -> list[str]:
-    """Write the site, and return what is wrong with it."""
-    import pdoc
+def outside(folder: Path) -> list[str]:
+    """What pages load from other servers."""
+    loads = re.compile(r'<(?:script|img|link|iframe)\b[^>]*?(?:src|href)="((?:https?:)?//[^"]*)"')
+    pages = {path: loads.findall(path.read_text(encoding="utf-8")) for path in sorted(folder.rglob("*.html"))}
+    return [f"{path.relative_to(folder)}: loads {link}" for path, links in pages.items() for link in links]
 
-    pdoc.render.configure(docformat="markdown", template_directory=TEMPLATES, show_source=show_source)
-    pdoc.render.env.filters["to_markdown"] = markdown
-    # pdoc lists the names that a package imports, and these are imported late.
-    vars(sbert).update({name: getattr(sbert, name) for name in sbert.__all__})
-    vars(integrations)["__all__"] = ["switching"]  # The adapters need the packages that they are for.
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        pdoc.pdoc(*PAGES, output_directory=folder)
-    said = [str(warning.message) for warning in caught]
-    return [message for message in said if not message.startswith(_NO_PROBLEM)] + broken() + dead_links(folder)
+
+def read_entries(folder: Path) -> list[dict[str, Any]]:
+    """What the search of a site looks through."""
+    text = (folder / "entries.js").read_text(encoding="utf-8")
+    entries: list[dict[str, Any]] = json.loads(text.partition("=")[2].rpartition(";")[0])
+    return entries
+
+
+def dead_entries(folder: Path) -> list[str]:
+    """Results of the search, those of other words for it among them, that lead nowhere."""
+    names = {path.relative_to(folder).as_posix(): _Page(path).names for path in folder.rglob("*.html")}
+    targets = [(entry, *urldefrag(entry["url"])) for entry in read_entries(folder)]
+    wrong = [entry for entry, path, name in targets if name not in names.get(path, ())]
+    return [f"the search for {entry['name']} leads to {entry['url']}, which does not exist" for entry in wrong]
+
+
+def unwieldy(folder: Path) -> list[str]:
+    """Pages that are too large, or have no heading of the first level, or several."""
+    wrong = []
+    for path in [*folder.glob("*.html"), *folder.glob("guide/*.html"), *folder.glob("api/*.html")]:
+        size, headings = path.stat().st_size, path.read_text(encoding="utf-8").count("<h1")
+        wrong += [f"{path.relative_to(folder)}: {size:,} bytes are more than {LARGEST:,}"] if size > LARGEST else []
+        wrong += [f"{path.relative_to(folder)}: {headings} headings of the first level"] if headings != 1 else []
+    return wrong
+
+
+def render(folder: Path, pictures: bool = True) -> list[str]:
+    """Write the site, with or without the pictures of the guides, and return what is wrong with it."""
+    import jinja2
+
+    from tests.project import site_pictures
+
+    site = Site()
+    drawn = site_pictures.draw(folder / "pictures") if pictures else {}
+    guides = [site.guide(package, drawn.get(package, "")) for package in GUIDES]
+    api = [*(site.reference(package) for package in sorted(API)), site.type_page(), site.command_page()]
+    pages = [first_page(drawn.get("index", "")), *guides, *api]
+    environment = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True)
+    template = environment.get_template("page.html.jinja2")
+    for page in pages:
+        path = folder / page.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        root = "../" * page.path.count("/")
+        html = template.render(page=page, guides=guides, api=api, root=root, version=sbert.__version__)
+        path.write_text(html, encoding="utf-8")
+    entries = json.dumps(list(site.search_entries(pages)), ensure_ascii=False, indent=0)
+    (folder / "entries.js").write_text(f"const ENTRIES = {entries};\n", encoding="utf-8")
+    (folder / "style.css").write_text(style(), encoding="utf-8")
+    shutil.copy(TEMPLATES / "search.js", folder)
+    return broken() + dead_links(folder) + outside(folder) + dead_entries(folder) + unwieldy(folder)
 
 
 def main() -> int:
