@@ -25,6 +25,7 @@ from sbert.modules import Transformer
 from sbert.modules.tokenizer import ReadsText
 from sbert.pipeline.encode import Encoding, convert, output_dims
 from sbert.pipeline.model import EncoderMethods, choose_prompt, loading_options, set_up
+from sbert.pipeline.notebook import Table
 from sbert.pipeline.progress import Report
 from sbert.pipeline.results import Encoded, as_encode
 from sbert.pipeline.tokenize import Tokens, tokenize
@@ -142,6 +143,15 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
         if folder is not None and not fit_together(chain):  # What loads can encode.
             with reading(folder, "modules that work together"):
                 output_dims(self, self.device)
+
+    def _repr_html_(self) -> str:
+        """What notebooks display: the modules and the settings of ``encode``."""
+        prompts = ", ".join(f"{name}: {prompt!r}" for name, prompt in self.prompts.items())
+        settings = {"dimension": self.get_sentence_embedding_dimension(), "similarity": self.similarity_fn_name}
+        settings |= {"prompts": prompts or "none", "default prompt": self.default_prompt_name or "none"}
+        settings |= {"longest input": f"{self.max_seq_length} tokens", "device": self.device, "dtype": self.dtype}
+        modules = [(f"module {number}", repr(module)) for number, module in enumerate(self)]
+        return Table([type(self).__name__, self.name_or_path], [*modules, *settings.items()])._repr_html_()
 
     # ---------------------------------------------------------------------------------------------- properties
 

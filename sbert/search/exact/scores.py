@@ -18,7 +18,7 @@ instead of the rows, and rounded once more, by at most 2^-24 |p|, which g covers
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -29,6 +29,7 @@ from torch import Tensor
 
 from sbert.backends.linear import matrix_product
 from sbert.functional import in_range
+from sbert.pipeline.notebook import Table, tabulate_hits
 
 # The order p of the similarities that are negative distances.
 _DISTANCES = {"euclidean": 2.0, "manhattan": 1.0}
@@ -339,6 +340,24 @@ class Hits(NamedTuple):
 
     scores: npt.NDArray[np.float32]
     indices: npt.NDArray[np.int64]
+
+    def with_texts(self, corpus: Sequence[str], queries: str | Sequence[str] | None = None) -> Table:
+        """A table with the text of each hit, which notebooks display.
+
+        Args:
+            corpus: The texts of the corpus.
+            queries: The queries; by default, they are numbered.
+
+        Example:
+            >>> from sbert.search import semantic_search
+            >>> hits = semantic_search(model.encode("Who sleeps?"), model.encode(["Taxes.", "A cat naps."]), top_k=1)
+            >>> hits.with_texts(["Taxes.", "A cat naps."], "Who sleeps?").rows[0][-1]
+            'A cat naps.'
+        """
+        return tabulate_hits(*self, corpus, queries)
+
+    def _repr_html_(self) -> str:
+        return tabulate_hits(*self)._repr_html_()
 
 
 class TopK:

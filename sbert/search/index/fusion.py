@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from sbert.inputs.arguments import check_choice, check_count, check_number, known_arguments
+from sbert.pipeline.notebook import Table
 from sbert.search.index.files import Id
 from sbert.search.index.index import IndexHits
 
@@ -134,6 +135,19 @@ class Result(NamedTuple):
     start: int
     end: int
     metadata: dict[str, Any]
+
+
+class ResultLists(list[list[Result]]):
+    """For each query a list of results, the best first; a notebook displays them with the queries."""
+
+    def __init__(self, results: Iterable[list[Result]], queries: list[str]) -> None:
+        super().__init__(results)
+        self.queries = queries
+
+    def _repr_html_(self) -> str:
+        ranked = [(q, at, *hit[:3]) for q, own in zip(self.queries, self, strict=True) for at, hit in enumerate(own, 1)]
+        rows = [(query if rank == 1 else "", rank, score, name, text) for query, rank, name, score, text in ranked]
+        return Table(["query", "rank", "score", "id", "text"], rows)._repr_html_()
 
 
 class Reranker(Protocol):

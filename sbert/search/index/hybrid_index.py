@@ -21,7 +21,7 @@ from sbert.search.index.bm25 import choose_language
 from sbert.search.index.documents import DocumentRecord, Documents, as_json, checksum, metadata_json
 from sbert.search.index.files import Id, Positions
 from sbert.search.index.filters import Where, parse_where
-from sbert.search.index.fusion import CANDIDATES, WEIGHTS, Reranker, Result, fuse_checked, rerank_results
+from sbert.search.index.fusion import CANDIDATES, WEIGHTS, Reranker, Result, ResultLists, fuse_checked, rerank_results
 from sbert.search.index.index import IndexHits
 from sbert.search.index.passages import Passages
 from sbert.storage.processes import Lock
@@ -273,7 +273,7 @@ class HybridIndex:
             raise TypeError(f"rerank is of type {type(rerank).__name__}, without predict; pass a CrossEncoder")
         asked = list(rows_of(queries, "queries"))
         if not asked:
-            return []
+            return ResultLists([], [])
         vectors = None if by == "lexical" else np.asarray(self.model.encode_query(asked), np.float32)
         with self._lock:
             with self._documents.transaction():
@@ -288,7 +288,7 @@ class HybridIndex:
             best = fuse_checked(hits, depth, WEIGHTS) if by == "hybrid" else hits[0]
             with self._documents.transaction():
                 results = self._results(loaded, best, vectors, similarity)
-        return results if rerank is None else rerank_results(rerank, asked, results, k)
+        return ResultLists(results if rerank is None else rerank_results(rerank, asked, results, k), asked)
 
     def _results(
         self, loaded: Passages, hits: IndexHits, vectors: Float32 | None, similarity: str

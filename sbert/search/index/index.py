@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +16,7 @@ from torch import Tensor
 from sbert.functional import Vectors, check_similarity, directions
 from sbert.inputs.arguments import check_choice, check_count, check_positive, known_arguments
 from sbert.inputs.extras import require
+from sbert.pipeline.notebook import Corpus, Table, tabulate_hits
 from sbert.pipeline.quantization import PRECISIONS, check_coding, check_ranges, quantize
 from sbert.search.exact.scores import Hits
 from sbert.search.exact.semantic_search import Blocks, Norms, in_memory, open_corpus, rescore_hits, search_blocks
@@ -55,6 +56,24 @@ class IndexHits(NamedTuple):
 
     scores: npt.NDArray[np.float32]
     ids: npt.NDArray[np.int64] | npt.NDArray[np.object_]
+
+    def with_texts(self, corpus: Corpus, queries: str | Sequence[str] | None = None) -> Table:
+        """A table with the text of each hit, which notebooks display.
+
+        Args:
+            corpus: The text of each id, a dict, or a list if the ids are its rows.
+            queries: The queries; by default, they are numbered.
+
+        Example:
+            >>> hits = IndexHits(np.array([[0.5]], np.float32), np.array([["cat"]], object))
+            >>> hits.with_texts({"cat": "A cat naps."})
+            query  rank  score   id   text
+            0      1     0.5000  cat  A cat naps.
+        """
+        return tabulate_hits(*self, corpus, queries)
+
+    def _repr_html_(self) -> str:
+        return tabulate_hits(*self)._repr_html_()
 
 
 class Index:
