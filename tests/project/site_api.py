@@ -191,8 +191,14 @@ def _aliases(module: str) -> dict[str, str]:
     found = {}
     for node in ast.parse(inspect.getsource(sys.modules[module])).body:
         target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
-        if isinstance(target, ast.Name) and re.fullmatch(r"[A-Z][a-z]\w*", target.id) and node.value is not None:
-            found[target.id] = ast.unparse(node.value)
+        value = getattr(node, "value", None)
+        # A call makes a variable for types, and no alias.
+        if (
+            isinstance(target, ast.Name)
+            and re.fullmatch(r"[A-Z][a-z]\w*", target.id)
+            and not isinstance(value, ast.Call)
+        ):
+            found[target.id] = ast.unparse(value)
     return found
 
 

@@ -223,21 +223,24 @@ class Site:
                 url = f"{self.api[package].path}#{entry.name}"
                 label = f"{package}.{entry.name}"
                 yield _found(entry.name, entry.kind, url, label, "API", plain(_summary(entry)))
+        sections = [found for page in pages for found in self._sections(page)]
+        texts = {found["url"]: found for found in sections}
         for words, url in synonyms():
-            path, _, anchor = url.partition("#")
-            (page,) = [page for page in pages if page.path == path]
-            section = next((f": {text}" for _, name, text in page.contents if name == anchor), "")
             for word in words:
-                yield _found(word, "synonym", url, f"{page.title}{section}", "Guide", word)
-        for page in pages:
-            if page.path.startswith("guide/") or page.path == self.commands.path:
-                first, *sections = re.split(r"(?=<h[23] id=)", page.body)
-                yield _found(page.title, "page", page.path, page.title, "Guide", plain(first))
-                for section in sections:
-                    _, anchor, text = _HEADING.match(section).groups()  # type: ignore[union-attr]
-                    body = plain(section.partition("</h")[2].partition(">")[2])
-                    label = f"{page.title}: {plain(text)}"
-                    yield _found(plain(text), "section", f"{page.path}#{anchor}", label, "Guide", body)
+                yield {**texts[url], "name": word, "kind": "synonym"}
+        yield from sections
+
+    def _sections(self, page: Page) -> Iterator[dict[str, str]]:
+        """The beginning of a guide, and what stands below each of its headings."""
+        if not page.path.startswith("guide/") and page.path != self.commands.path:
+            return
+        first, *sections = re.split(r"(?=<h[23] id=)", page.body)
+        yield _found(page.title, "page", page.path, page.title, "Guide", plain(first))
+        for section in sections:
+            _, anchor, heading = _HEADING.match(section).groups()  # type: ignore[union-attr]
+            name, text = plain(heading), plain(section.partition("</h")[2].partition(">")[2])
+            label = page.title if name == page.title else f"{page.title}: {name}"
+            yield _found(name, "section", f"{page.path}#{anchor}", label, "Guide", text)
 
 
 def _found(name: str, kind: str, url: str, label: str, page: str, text: str) -> dict[str, str]:
