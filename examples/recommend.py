@@ -28,6 +28,7 @@ from sbert.search import BM25, HybridIndex, LateInteraction
 FIRST = re.compile(r"\s*(.{15,300}?(?:[.!?…]+[\"'”’»)\]]*\s|[。！？]+[”’」』）]*|\n))\s*(\S.{20,})", re.DOTALL)
 DEPTH = 100  # Results per query.
 TIMED = 20  # Queries that are timed one by one.
+NAME = 40  # Columns of a name.
 
 
 class Collection(NamedTuple):
@@ -120,14 +121,15 @@ def measure(name: str, index: HybridIndex, data: Collection, per_document: float
     best = np.array([[*own.values(), *[0.0] * (most - len(own))] for own in data.relevant])
     system = System(name, ndcg_at(grades, 10, best), per_document, float(np.median(times)), how)
     figures = f"{100 * system.mean:6.1f} {100 * recall_at(grades, DEPTH, best).mean():7.1f}"
-    print(f"{name:40} {figures} {1 / per_document:9,.0f} {1000 * system.per_query:9.1f}", flush=True)
+    start = name if len(name) <= NAME else f"{name}\n{'':{NAME}}"  # A long name has a line of its own.
+    print(f"{start:{NAME}} {figures} {1 / per_document:9,.0f} {1000 * system.per_query:9.1f}", flush=True)
     return system
 
 
 def measure_all(options, data: Collection) -> list[System]:
     """All systems; a model that does not run is a line that says why."""
     systems, last = [], None
-    print(f"{'system':40} {'nDCG':>6} {'recall':>7} {'docs/s':>9} {'ms':>9}")
+    print(f"{'system':{NAME}} {'nDCG':>6} {'recall':>7} {'docs/s':>9} {'ms':>9}")
     for model in options.models.split(","):
         try:
             index = HybridIndex(SentenceEncoder(model, device=options.device), language=options.language)

@@ -19,7 +19,7 @@ sbert evaluate copy --suite sts,retrieval --data data --output results.csv
 sbert export onnx copy copy-onnx
 ```
 
-``sbert COMMAND --help`` explains every option.
+``sbert`` alone prints five commands to try, and ``sbert COMMAND --help`` explains every option.
 
 ## Input
 
@@ -42,10 +42,18 @@ output: run a command again that was interrupted or killed, and it goes on; the 
 command that is finished changes nothing when it is run again, and over a file of other texts or of another model it is
 an error: ``--overwrite`` starts anew and replaces it.
 ``--devices cuda:0,cuda:1`` shares the work in one machine. ``--shard 3/16`` encodes one of 16 parts, numbered from 0,
-and needs no other program than one that starts the jobs: ``xargs -P``, Slurm arrays, indexed jobs of Kubernetes
-(``sbert encode --help`` has a line for each). A shard that is finished is skipped, so all jobs may be started again.
+and needs no other program than one that starts the jobs: ``xargs -P``, Slurm arrays, indexed jobs of Kubernetes.
+A shard that is finished is skipped, so all jobs may be started again:
+
+```text
+seq 0 15 | OMP_NUM_THREADS=2 xargs -P 4 -I{} sbert encode corpus/ -o vectors.npy --shard {}/16
+sbatch --array=0-15 --wrap 'sbert encode corpus/ -o vectors.npy --shard $SLURM_ARRAY_TASK_ID/16'
+sh -c 'sbert encode corpus/ -o vectors.npy --shard $JOB_COMPLETION_INDEX/16'    # Kubernetes, an indexed job
+```
+
 ``sbert encode --status -o corpus.npy`` says what is missing, and ``sbert merge corpus.npy`` joins the shards after it
-has checked that they belong together. ``--ray`` encodes Parquet files on a Ray cluster.
+has checked that they belong together. ``--ray`` encodes Parquet files on a Ray cluster,
+with ``--actors`` processes (default: all that fit) of ``--gpus-per-actor`` (0) and ``--cpus-per-actor`` (1) each.
 
 ## What the commands remember
 

@@ -1,4 +1,6 @@
-"""``sbert benchmark``: the speed of a model on this machine, beside sentence-transformers where it is installed.
+"""``sbert benchmark``: the speed of a model here, beside sentence-transformers if installed.
+
+  sbert benchmark --data texts.txt --dtypes float32,bfloat16
 
 Each library has a process of its own for each dtype. They take turns in each round, on new texts; figures are medians.
 """
@@ -167,9 +169,10 @@ def _summarize(name: str, figures: dict[str, Any]) -> dict[str, Any]:
 def _format(results: list[dict[str, Any]], arguments: argparse.Namespace) -> str:
     """A table; the ratio is to the first row of sentence-transformers, else to the first of all."""
     reference = next((each for each in results if each["name"].startswith(_OTHER)), results[0])["texts_per_second"]
-    header = [f"{arguments.model}, {arguments.sample:,} texts", "texts/s", "ratio", "one: ms", "p95", "first s", "MB"]
+    header = ["library", "texts/s", "ratio", "one: ms", "p95", "first s", "MB"]
     rows = []
     for name, rate, *seconds, peak in (each.values() for each in results):
         cells = [f"{rate:,.0f}", f"{rate / reference:.2f}", *(f"{each:.2f}" for each in seconds), f"{peak / 1e6:,.0f}"]
         rows.append([name, *cells])
-    return table(rows, header)
+    about = f"{arguments.model}: {arguments.sample:,} texts per round; one text alone, median and 95th percentile;"
+    return f"{about}\nseconds until the first vector; peak memory\n\n{table(rows, header)}"

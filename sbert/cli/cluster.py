@@ -1,4 +1,7 @@
-"""``sbert cluster``: clusters of the texts of a file, and the words that are typical of each."""
+"""``sbert cluster``: clusters of the texts of a file, with the words typical of each.
+
+sbert cluster texts.txt --threshold 0.7 --min-size 2
+"""
 
 from __future__ import annotations
 

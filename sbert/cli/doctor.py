@@ -1,4 +1,7 @@
-"""``sbert doctor``: the device, dtype and backend selected for a model on this machine, and the reasons."""
+"""``sbert doctor``: the device, dtype and backend of a model on this machine, and why.
+
+sbert doctor --json
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""``sbert encode``: the vectors of the texts of files, in a .npy or Parquet file or a folder of shards."""
+"""``sbert encode``: the vectors of the texts of files, as .npy or Parquet, whole or in shards.
+
+sbert encode texts.txt -o vectors.npy
+sbert encode all-MiniLM-L6-v2 corpus/ --column text --keep id -o all.parquet
+sbert encode corpus/ --column text --shard 3/16 -o corpus.npy
+"""
 
 from __future__ import annotations
 
@@ -12,15 +17,8 @@ from sbert.cli.options import INPUT, SOURCES, CountedTexts, add_options, at_leas
 from sbert.storage.hub import OWN
 
 _EPILOG = """\
-If the first argument is a file, a pattern or -, or the only one, the default model is used. A killed command goes on
-where it was when it is run again; one that is finished changes nothing.
-
-One shard per job, numbered from 0, on one machine or many; a finished shard is skipped:
-  seq 0 15 | OMP_NUM_THREADS=2 xargs -P 4 -I{} sbert encode corpus/ -o vectors.npy --shard {}/16
-  sbatch --array=0-15 --wrap 'sbert encode corpus/ -o vectors.npy --shard $SLURM_ARRAY_TASK_ID/16'
-  Kubernetes, an indexed job: sh -c 'sbert encode corpus/ -o vectors.npy --shard $JOB_COMPLETION_INDEX/16'
-  sbert encode --status -o vectors.npy
-  sbert merge vectors.npy
+If the first argument is a file, a pattern or -, or the only one, the default
+model is used. A killed command goes on where it was when it is run again.
 """
 # The arguments of ``encode`` in all processes; options that have a meaning only with --ray, or none with it.
 _OPTIONS = "prompt prompt_name batch_size batch_tokens normalize_embeddings truncate_dim precision".split()
@@ -39,29 +37,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         (3, 16)
     """
     parser.usage = "%(prog)s [options] [MODEL] FILE [FILE ...] -o OUTPUT"
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EPILOG
     add = parser.add_argument
-    add("words", nargs="*", metavar="[MODEL] FILE", help=f"a model (default: {OWN}); then files, folders: {INPUT}")
-    add("-o", "--output", required=True, help="FILE.npy, FILE.parquet, or FOLDER/ for many .npy files")
+    add("words", nargs="*", metavar="[MODEL] FILE", help=f"a model ({OWN}); then files, folders: {INPUT}")
+    add("-o", "--output", required=True, help="FILE.npy, FILE.parquet, or FOLDER/ for .npy files")
     add_options(parser, *SOURCES, "--overwrite", "--quiet")
-    add("--keep", type=names, default=[], metavar="NAMES", help="columns to copy to Parquet; lines are the column text")
+    add("--keep", type=names, default=[], metavar="NAMES", help="columns to copy to Parquet (a line is: text)")
     add("--prompt", metavar="TEXT", help="text inserted before each text")
     add("--prompt-name", metavar="NAME", help="one of the model's prompts")
     add("--batch-size", type=at_least(1), metavar="N", help="texts per batch")
     add("--batch-tokens", type=at_least(1), metavar="N", help="maximum number of tokens per batch")
     add("--normalize", dest="normalize_embeddings", action="store_true", help="scale vectors to length 1")
     add("--truncate-dim", type=at_least(1), metavar="N", help="keep the first N dimensions")
-    add("--precision", choices="float32 float16 binary ubinary".split(), default="float32", help="of the vectors")
-    add("--on-truncate", choices=("warn", "ignore", "error"), default="warn", help="for texts that are truncated")
-    add("--deterministic", action="store_true", help="the same vector to the last bit, whatever the batch and process")
+    precisions = "float32 float16 binary ubinary".split()
+    add("--precision", choices=precisions, default="float32", metavar="NAME", help=", ".join(precisions))
+    choices, about = ("warn", "ignore", "error"), "warn, ignore or error, if a text is truncated"
+    add("--on-truncate", choices=choices, default="warn", metavar="NAME", help=about)
+    add("--deterministic", action="store_true", help="equal to the last bit, whatever the batch")
     add = parser.add_argument_group("large inputs").add_argument
-    add("--status", action="store_true", help="print how much of OUTPUT is finished; exit with 1 unless all is")
+    add("--status", action="store_true", help="say what of OUTPUT is done; exit code 1 unless all")
     add("--shard", type=_shard, metavar="I/N", help="encode part I of N, from 0/N to N-1/N")
-    add("--ray", action="store_true", help="Parquet files to a folder of Parquet files, with Ray Data")
-    add("--actors", type=at_least(1), metavar="N", help="with --ray: processes (default: all that fit)")
-    add("--gpus-per-actor", type=real, metavar="X", help="with --ray: GPUs of each process (0)")
-    add("--cpus-per-actor", type=real, metavar="X", help="with --ray: CPUs of each process (1)")
+    about = "Parquet to a folder of Parquet, by Ray Data; also takes --actors N, --gpus-per-actor X, --cpus-per-actor X"
+    add("--ray", action="store_true", help=about)
+    add("--actors", type=at_least(1), help=argparse.SUPPRESS)
+    add("--gpus-per-actor", type=real, help=argparse.SUPPRESS)
+    add("--cpus-per-actor", type=real, help=argparse.SUPPRESS)
 
 
 def _shard(text: str) -> tuple[int, int]:

@@ -1,4 +1,7 @@
-"""``sbert evaluate``: evaluate a model on the standard data sets in a folder."""
+"""``sbert evaluate``: evaluate a model on the standard data sets in a folder.
+
+sbert evaluate --suite sts,retrieval --data data --output results.csv
+"""
 
 from __future__ import annotations
 
@@ -107,11 +110,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         >>> parser.parse_args(["--suite", "sts,retrieval", "--data", "data"]).suite
         ['sts', 'retrieval']
     """
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter  # Keeps the lines of the table.
     lines = [f"  {name:11}{about}" for name, about in SUITES.items()]
     suites = [textwrap.fill(line, 79, subsequent_indent=" " * 13) for line in lines]
     processes = "several processes: torchrun --nproc-per-node 2 -m sbert evaluate ..."
-    parser.epilog = "\n".join(["suites, and their files in DIR:", *suites, "", f"{_TRANSFER}.", "", processes])
+    parser.epilog = "\n".join(["suites, and their files in DIR:", *suites, f"{_TRANSFER}; {processes}"])
     add = parser.add_argument
     add_options(parser, "model", *LOADING, "--devices", "--json", "--quiet")
     add("--suite", required=True, type=_parse_suites, metavar="A,B", help="suites, see below")
@@ -119,9 +121,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--cross-encoder", action="store_true", help="a cross-encoder (sts, nli and nanobeir)")
     add("--retriever", metavar="MODEL", help="finds what a cross-encoder reranks (nanobeir)")
     add("--rerank", type=at_least(1), default=100, metavar="K", help="documents that it reranks (100)")
-    add("--prompt", help="prompt of the texts of sts: a name or a text")
-    add("--query-prompt", metavar="PROMPT", help="prompt of the queries of retrieval and nanobeir")
-    add("--document-prompt", metavar="PROMPT", help="prompt of the documents of retrieval and nanobeir")
+    add("--prompt", help="of the texts of sts: a name or a text")
+    add("--query-prompt", metavar="PROMPT", help="of the queries of retrieval and nanobeir")
+    add("--document-prompt", metavar="PROMPT", help="of the documents of retrieval and nanobeir")
     add("--output", metavar="FILE", help="append the results to this file: .csv, else JSONL")
 
 
@@ -200,5 +202,5 @@ def _tabulate(figures: Mapping[str, str]) -> str:
     columns = [metric for metric in _SHOWN if f"mean_{metric}" in figures]
     sets = {name.rpartition("_")[0].removesuffix("_base"): None for name in figures}
     names = [*(name for name in sets if name != "mean"), "mean"]
-    rows = [[name, *(figures[f"{name}_{column}"] for column in columns)] for name in names]
+    rows = [[name.removeprefix("Nano"), *(figures[f"{name}_{column}"] for column in columns)] for name in names]
     return table(rows, ("nanobeir", *columns))

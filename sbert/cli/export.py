@@ -1,4 +1,7 @@
-"""``sbert export``: a model in a format of other programs."""
+"""``sbert export``: a model in a format of other programs.
+
+sbert export gguf sbert-mini exported
+"""
 
 from __future__ import annotations
 

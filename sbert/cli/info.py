@@ -1,4 +1,7 @@
-"""``sbert info``: what a model consists of, and whether its vectors are those of its reference."""
+"""``sbert info``: what a model consists of; whether its vectors are those of its save.
+
+sbert info sbert-mini
+"""
 
 from __future__ import annotations
 

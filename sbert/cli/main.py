@@ -6,22 +6,39 @@ import argparse
 import os
 import re
 import sys
+import textwrap
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from importlib import import_module
+from itertools import groupby
 from types import ModuleType
 from typing import Any, NoReturn, cast
 
 from sbert import __version__
 from sbert.cli.options import suggest
-from sbert.cli.output import Terminal, visible
+from sbert.cli.output import Terminal, visible, wrap
 from sbert.inputs.arguments import nearest_argument
 
 # In the order of ``sbert --help``. Each has a file with add_arguments(parser) and run(arguments), whose first line says
-# what the command does.
+# what the command does; examples follow.
 _COMMANDS = "encode merge similarity search pairs cluster map".split()
 _COMMANDS += "train resume evaluate export benchmark doctor info".split()
+_FIRST = """\
+sbert compares texts by their meaning. Five commands to try, in this order:
+
+  sbert similarity "A cat sleeps on the sofa." "A kitten naps on the couch."
+
+  printf '%s\\n' 'A cat sleeps on the sofa.' 'A kitten naps on the couch.' \\
+      'The market fell today.' 'Shares lost value.' 'It rained.' > texts.txt
+  sbert search texts.txt "animals at rest" --top-k 2
+  sbert pairs texts.txt --max-pairs 2
+  sbert cluster texts.txt --threshold 0.5 --min-size 2
+  sbert encode texts.txt -o vectors.npy
+
+They use the small model that comes with the library, and need no network.
+sbert --help lists all commands, and sbert COMMAND --help explains one.
+"""
 # torch raises AssertionError for a device that it was not built for, transformers ImportError for a missing tokenizer
 # package, the trainer FloatingPointError for a loss that is not finite. Other errors are bugs and show a traceback.
 _FAILURES = (ValueError, TypeError, OSError, RuntimeError, MemoryError, ImportError, AssertionError, FloatingPointError)
@@ -76,7 +93,28 @@ def _say(kind: str, message: object, options: Mapping[str, str]) -> None:
         line = re.sub(rf"(?<![\w/.-]){name}=(?=['\"\[(]|None\b|-?\d[\de.+-]*(?:[\s;,)]|$))", f"{option} ", line)
     if "set" not in options:  # A remedy for which there is no option is none; those of training are for --set.
         line = re.sub(r"; pass \w+=[^;]*$", "", line)
-    print(visible(f"sbert: {kind}: {line}"), file=sys.stderr)
+    print(wrap(visible(f"sbert: {kind}: {line}"), sys.stderr), file=sys.stderr)
+
+
+class _Help(argparse.HelpFormatter):
+    """Paragraphs are filled, indented lines are kept; the usage has what is required only."""
+
+    def add_usage(self, usage: str | None, actions: Iterable[argparse.Action], *more: Any, **options: Any) -> None:
+        shown = [action for action in actions if action.required or not action.option_strings]
+        super().add_usage(usage, shown, *more, **options)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        groups = groupby(text.splitlines(), lambda line: line[:1] in ("", " "))
+        parts = ((is_indented, "\n".join(lines)) for is_indented, lines in groups)
+        filled = (
+            part if is_indented else textwrap.fill(part, width, break_on_hyphens=False) for is_indented, part in parts
+        )
+        return textwrap.indent("\n".join(filled), indent)
+
+    def _format_action_invocation(self, action: argparse.Action) -> str:
+        if not action.option_strings or action.nargs == 0:
+            return super()._format_action_invocation(action)
+        return f"{', '.join(action.option_strings)} {self._format_args(action, action.dest.upper())}"
 
 
 class _Parser(argparse.ArgumentParser):
@@ -97,6 +135,8 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
+    if not argv:
+        return argparse.Namespace(run=lambda _: print(_FIRST, end=""), options={})
     if argv and argv[0] in _COMMANDS:
         parser, command = _new_parser(argv[0])
         command.add_arguments(parser)
@@ -105,9 +145,12 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
         parser.set_defaults(run=command.run, options={**options, "out": options.get("output", "")})
         parser.words = argv[1:]
         return parser.parse_intermixed_args(argv[1:])  # This way, arguments may stand anywhere among options.
-    parser = _Parser(prog="sbert", description="Sentence embeddings.", formatter_class=argparse.RawTextHelpFormatter)
-    about = {name: _new_parser(name)[0].description for name in _COMMANDS}
-    parser.epilog = "commands:\n" + "".join(f"  {name:12}{line}\n" for name, line in about.items())
+    parser = _Parser(
+        prog="sbert", description="sentence embeddings; without arguments, five examples.", formatter_class=_Help
+    )
+    about = {name: (_new_parser(name)[0].description or "").partition("\n")[0] for name in _COMMANDS}
+    lines = (textwrap.fill(f"  {name:12}{line}", 80, subsequent_indent=" " * 14) for name, line in about.items())
+    parser.epilog = "\n".join(["commands:", *lines])
     parser.add_argument("--version", action="version", version=f"sbert {__version__}")
     parser.add_argument("name", choices=_COMMANDS, metavar="COMMAND", help="sbert COMMAND --help explains its options")
     parser.parse_args(argv)
@@ -117,5 +160,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
 def _new_parser(name: str) -> tuple[_Parser, ModuleType]:
     """The parser of a command, without its arguments, and its module."""
     module = import_module(f"sbert.cli.{name}")
-    about = (module.__doc__ or "").partition("\n")[0].partition(": ")[2]
-    return _Parser(prog=f"sbert {name}", description=about.replace("``", "")), module
+    first, *others = (module.__doc__ or "").splitlines()
+    about = first.partition(": ")[2].replace("``", "")
+    examples = [f"  {line.strip()}" for line in others if line.strip().startswith("sbert ")]
+    return _Parser(prog=f"sbert {name}", description="\n".join([about, "", *examples]), formatter_class=_Help), module

@@ -1,4 +1,7 @@
-"""``sbert map``: the texts of a file as points on a page; neighbours have similar meanings."""
+"""``sbert map``: the texts of a file as points on a page; neighbours have similar meanings.
+
+sbert map texts.txt -o map.html
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""``sbert merge``: one file of the shards that several ``sbert encode --shard`` have written."""
+"""``sbert merge``: one file of the shards that ``sbert encode --shard`` has written.
+
+sbert merge vectors.npy
+"""
 
 from __future__ import annotations
 

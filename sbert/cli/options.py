@@ -14,7 +14,7 @@ from sbert.data import FORMATS, Texts
 from sbert.inputs.arguments import check_threshold, meant_argument
 from sbert.storage.hub import OWN
 
-INPUT = f"file ({', '.join(FORMATS)}), optionally .gz or .zst; - for standard input"
+INPUT = f"{', '.join(FORMATS)}; also .gz, .zst; - is stdin"
 
 
 # --------------------------------------------------------------------------------------------- types of their values
@@ -87,10 +87,10 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--devices": {"type": names, "metavar": "NAMES", "help": "one process for each: cuda:0,cuda:1 or cpu,cpu"},
     "--dtype": {"default": "auto", "metavar": "NAME", "help": "auto, float32, bfloat16 or float16"},
     "--column": {"metavar": "NAME", "help": "column or key of the texts"},
-    "--format": {"choices": FORMATS, "metavar": "NAME", "help": f"{', '.join(FORMATS)} (default: by the extension)"},
+    "--format": {"choices": FORMATS, "metavar": "NAME", "help": f"of the file: {', '.join(FORMATS)}"},
     "--json": {"action": "store_true", "help": "print JSON, for programs"},
     "--overwrite": {"action": "store_true", "help": "start anew, and replace what is there"},
-    "--output": {"type": new_file, "metavar": "FILE", "help": "write to this file instead of standard output"},
+    "--output": {"type": new_file, "metavar": "FILE", "help": "file to write, instead of standard output"},
     "--quiet": {"action": "store_true", "help": "no progress bar and no summary"},
 }
 LOADING = ("--device", "--dtype")

@@ -73,6 +73,14 @@ def _width() -> int:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else _UNLIMITED
 
 
+def wrap(line: str, stream: TextIO) -> str:
+    """Wrap a line between words if the stream is a terminal."""
+    if not stream.isatty():
+        return line
+    width = shutil.get_terminal_size().columns
+    return textwrap.fill(line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+
+
 @cache
 def _escape(character: str) -> str:
     unsafe = unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp") and character not in f"{_JOINERS}\n\t"

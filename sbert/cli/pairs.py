@@ -1,4 +1,7 @@
-"""``sbert pairs``: the most similar pairs of texts in a file."""
+"""``sbert pairs``: the most similar pairs of texts in a file.
+
+sbert pairs texts.txt --threshold 0.9 --json
+"""
 
 from __future__ import annotations
 

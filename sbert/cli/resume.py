@@ -1,4 +1,7 @@
-"""``sbert resume``: go on with a run of ``sbert train`` from its output folder."""
+"""``sbert resume``: go on with a run of ``sbert train`` from its output folder.
+
+sbert resume nli
+"""
 
 from __future__ import annotations
 

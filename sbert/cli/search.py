@@ -1,4 +1,7 @@
-"""``sbert search``: the texts of a file that are most similar to queries."""
+"""``sbert search``: the texts of a file that are most similar to queries.
+
+sbert search texts.txt "Who sleeps?" --top-k 5
+"""
 
 from __future__ import annotations
 

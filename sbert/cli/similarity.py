@@ -1,4 +1,7 @@
-"""``sbert similarity``: the similarities of a few texts."""
+"""``sbert similarity``: the similarities of a few texts.
+
+sbert similarity "The cat sleeps." "A kitten is napping."
+"""
 
 from __future__ import annotations
 

@@ -1,32 +1,29 @@
-r"""``sbert train``: train a model on rows of files, with settings from flags or a file; ``sbert resume`` goes on.
+r"""``sbert train``: train a model on rows of files; settings come from flags or a file.
 
-  sbert train --model bert-base-uncased --output nli --data nli.tsv --columns premise,hypothesis --label label \
-      --loss softmax --evaluate dev.tsv --set training.warmup=0.2
+  sbert train --model sbert-mini --data nli.tsv --columns premise,hypothesis \
+      --label label --loss softmax --evaluate dev.tsv --output nli
 
-The same in a file, for --config (TOML from Python 3.11 on; JSON):
+The same in a file for --config (TOML from Python 3.11 on; JSON):
 
-  model = "bert-base-uncased"    # or [model] with name, pooling, max_seq_length, lora, device
-  output = "nli"                 # also: guide = "MODEL", callbacks = ["tensorboard"]
-  [data]                         # file, columns, label, loss, classes, scale, drop, format
+  model = "sbert-mini"       # [model] takes name, pooling, max_seq_length, lora
+  output = "nli"             # also: guide = MODEL, callbacks = ["tensorboard"]
+  evaluate.file = "dev.tsv"  # also: with, columns, label
+  training.warmup = 0.2      # what sbert.TrainingConfig takes
+  [data]                     # also: classes, scale, drop, format
   file = "nli.tsv"
   columns = ["premise", "hypothesis"]
   label = "label"
   loss = "softmax"
-  [training]                     # what sbert.TrainingConfig takes
-  warmup = 0.2
-  [evaluate]                     # file, with, columns, label
-  file = "dev.tsv"
 
 Losses, evaluators (with = ...) and callbacks have the names of the classes in sbert.losses, sbert.evaluation and
-sbert.training, such as cosent, triplet and early-stopping; short are cosine, ranking, bce, kl, sum and pairs. With
-parameters they are tables:
+sbert.training: cosent, early-stopping; short are cosine, ranking, bce, kl, sum and pairs. With parameters:
 
   loss = {name = "matryoshka", dims = [256, 64], loss = "ranking"}
-  loss = {name = "sum", pairs = [["ranking", 1.0], ["global-orthogonal-regularization", 0.1]]}
-  with = {name = "retrieval", ndcg_at = [10]}    # the file is a folder; with = "loss": rows as those of the data
+  loss = {name = "sum", pairs = [["ranking", 1.0], ["cosent", 0.1]]}
+  with = {name = "retrieval", ndcg_at = [10]}  # the file is a folder
 
 A loss of scores, such as cross-entropy or lambda, trains a cross-encoder. Several data sets are tables [data.nli],
-[data.sts], several evaluators [evaluate.dev] and so on; what [data] itself has is for all of them.
+[data.sts], evaluators [evaluate.dev]; what [data] has is for all. with = "loss" takes held-out rows like the data's.
 """
 
 from __future__ import annotations
@@ -62,9 +59,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         >>> getattr(parser.parse_args(["--epochs", "2"]), "training.epochs")
         2.0
     """
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter  # Keeps the lines of the examples.
-    parser.epilog = (__doc__ or "").partition("\n\n")[2]
-    parser.usage = "sbert train --model MODEL --data FILE --loss LOSS --output DIR ...\n  sbert train --config FILE"
+    parser.description, _, parser.epilog = (__doc__ or "").partition(": ")[2].partition("\nThe same")
+    parser.epilog = f"The same{parser.epilog}"
+    parser.usage = "%(prog)s [options] --model MODEL --data FILE --loss LOSS --output DIR"
     add = parser.add_argument
     add("--config", metavar="FILE", help="TOML or JSON file of settings; flags count more")
     add("--set", action="append", default=[], metavar="NAME=VALUE", help="any setting: training.schedule=cosine")
@@ -72,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--model", dest="model.name", metavar="MODEL", help="folder, or name on the hub; also a plain transformer")
     add("--device", dest="model.device", metavar="NAME", help="cpu, cuda, cuda:1, xpu, mps")
     add("--output", dest="output", metavar="DIR", help="for checkpoints, best, final and history.jsonl")
-    add("--data", dest="data.file", metavar="FILE", help="rows; a folder of Parquet files is streamed; - for stdin")
+    add("--data", dest="data.file", metavar="FILE", help="rows; Parquet in a folder is streamed; - for stdin")
     add("--columns", dest="data.columns", type=names, metavar="A,B", help="columns, in the order of the loss")
     add("--label", dest="data.label", metavar="NAME", help="column of the labels")
     add("--loss", dest="data.loss", metavar="LOSS", help="such as softmax, cosent, ranking, triplet; see below")
@@ -81,7 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--batch-size", dest="training.batch_size", type=at_least(1), metavar="N", help="rows per batch (16)")
     add("--learning-rate", dest="training.learning_rate", type=real, metavar="X", help="maximum learning rate (2e-05)")
     add("--seed", dest="training.seed", type=at_least(0), metavar="N", help="of row order, dropout and new weights (0)")
-    add("--prompt", action="append", metavar="[COLUMN=]PROMPT", help="prompt, by name or text, of a column or of all")
+    add("--prompt", action="append", metavar="[COL=]TEXT", help="name or text, of a column or of all")
     add("--evaluate", dest="evaluate.file", metavar="FILE", help="data of an evaluator")
     add("--resume", action="store_true", help="continue from the last checkpoint in --output")
     add("--dry-run", action="store_true", help="print the plan: rows, steps, and estimated time")

@@ -21,15 +21,17 @@ _lock = Lock()
 _BAR_FROM = 2000
 # The rate in units per second, even below one.
 _BAR = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_noinv_fmt}{postfix}]"
+_COUNT = "{desc}: {n_fmt}{unit} [{elapsed}, {rate_noinv_fmt}{postfix}]"
 _UNKNOWN = "unknown tokens"
 
 
 def progress_bar(show: bool | None, **options: Any) -> Any:
-    """A tqdm bar; if ``show`` is None, it appears on a terminal or in a notebook only."""
+    """A tqdm bar; if ``show`` is None, it appears on a terminal or in a notebook only. Without a total it counts."""
     with _lock, warnings.catch_warnings():  # Threads that interleave these would disable warnings for good.
         warnings.simplefilter("ignore")  # A notebook without widgets gets a bar of text.
         tqdm = import_module("tqdm.auto").tqdm
-    return tqdm(disable=False if show else None, bar_format=_BAR, **options)
+    form = _COUNT if options.get("total") is None else _BAR
+    return tqdm(disable=False if show else None, bar_format=form, dynamic_ncols=True, **options)
 
 
 def warn_of_unreadable(unreadable: int, rows: int, warned: set[str], what: str) -> None:

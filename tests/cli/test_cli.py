@@ -226,7 +226,7 @@ def test_info_for_programs(folder: Path, model: SentenceEncoder, run: Run) -> No
         ("info texts.txt", "texts.txt is a file"),
         ("info no-such-model", "or pass a model's folder: 'no-such-model' is not in the cache"),
         ("export onyx MODEL out", "argument FORMAT: 'onyx' is unknown; did you mean onnx? See sbert export --help"),
-        ("", "the following arguments are required"),
+        ("--loud", "the following arguments are required: COMMAND"),
         ("info MODEL --loud", "unrecognized arguments: --loud"),
     ],
 )

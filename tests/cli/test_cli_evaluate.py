@@ -104,8 +104,8 @@ def test_nanobeir_of_an_encoder_is_a_search(folder: Path, run: Run) -> None:
     written = [line.split() for line in run("@encoder --suite nanobeir --data @data")[1].splitlines()]
     assert written[0] == ["nanobeir", "ndcg@10", "mrr@10", "map@100", "recall@10", "accuracy@1"]
     assert [row[:2] for row in written[1:]] == [
-        ["NanoBoats", f"{100 * one:.2f}"],
-        ["NanoPets", f"{100 * two:.2f}"],
+        ["Boats", f"{100 * one:.2f}"],
+        ["Pets", f"{100 * two:.2f}"],
         ["mean", f"{50 * (one + two):.2f}"],
     ]
 
