@@ -129,11 +129,14 @@ def render(folder: Path, pictures: bool = True) -> list[str]:
     pages = [first_page(drawn.get("index", "")), *guides, *api]
     environment = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True)
     template = environment.get_template("page.html.jinja2")
+    neighbours = list(zip([None, *guides], guides, [*guides[1:], None], strict=False))
     for page in pages:
         path = folder / page.path
         path.parent.mkdir(parents=True, exist_ok=True)
         root = "../" * page.path.count("/")
-        html = template.render(page=page, guides=guides, api=api, root=root, version=sbert.__version__)
+        html = template.render(
+            page=page, guides=guides, api=api, neighbours=neighbours, root=root, version=sbert.__version__
+        )
         path.write_text(html, encoding="utf-8")
     entries = json.dumps(list(site.search_entries(pages)), ensure_ascii=False, indent=0)
     (folder / "entries.js").write_text(f"const ENTRIES = {entries};\n", encoding="utf-8")

@@ -234,7 +234,8 @@ class Site:
         """The beginning of a guide, and what stands below each of its headings."""
         if not page.path.startswith("guide/") and page.path != self.commands.path:
             return
-        first, *sections = re.split(r"(?=<h[23] id=)", page.body)
+        text = re.sub(r"<pre><span>.*?</pre>", "", page.body, flags=re.DOTALL)  # Examples say little in a list.
+        first, *sections = re.split(r"(?=<h[23] id=)", text)
         yield _found(page.title, "page", page.path, page.title, "Guide", plain(first))
         for section in sections:
             _, anchor, heading = _HEADING.match(section).groups()  # type: ignore[union-attr]
