@@ -11,7 +11,9 @@ difference is more than chance. nDCG@10 and recall@100 are in percent; docs/s is
 import argparse
 import random
 import re
+import textwrap
 import time
+from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
@@ -29,6 +31,7 @@ FIRST = re.compile(r"\s*(.{15,300}?(?:[.!?…]+[\"'”’»)\]]*\s|[。！？]+[
 DEPTH = 100  # Results per query.
 TIMED = 20  # Queries that are timed one by one.
 NAME = 40  # Columns of a name.
+fill = partial(textwrap.fill, width=80, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 class Collection(NamedTuple):
@@ -146,7 +149,7 @@ def measure_all(options, data: Collection) -> list[System]:
             best = max(systems[-2:], key=attrgetter("mean"))
             last = (index, best) if last is None or best.mean > last[1].mean else last
         except (OSError, ValueError, RuntimeError) as error:
-            print(f"{model}: not measured: {error}", flush=True)
+            print(fill(f"{model}: not measured: {error}"), flush=True)
     if last is None:
         raise SystemExit("no model could be measured; pass other --models")
     index, base = last
@@ -156,7 +159,7 @@ def measure_all(options, data: Collection) -> list[System]:
             rerank = {**base.how, "rerank": reranker, "candidates": DEPTH}
             systems.append(measure(f"{base.name}, {name}", index, data, base.per_document, **rerank))
         except (OSError, ValueError, RuntimeError) as error:
-            print(f"{name}: not measured: {error}", flush=True)
+            print(fill(f"{name}: not measured: {error}"), flush=True)
     return systems
 
 
@@ -195,4 +198,4 @@ if __name__ == "__main__":
     collection = read(given)
     print(f"{len(collection.queries):,} queries, {len(collection.documents):,} documents.\n")
     measured = measure_all(given, collection)
-    print("\n" + "\n".join(advice(measured)))
+    print("\n" + "\n".join(map(fill, advice(measured))))

@@ -174,5 +174,5 @@ def _format(results: list[dict[str, Any]], arguments: argparse.Namespace) -> str
     for name, rate, *seconds, peak in (each.values() for each in results):
         cells = [f"{rate:,.0f}", f"{rate / reference:.2f}", *(f"{each:.2f}" for each in seconds), f"{peak / 1e6:,.0f}"]
         rows.append([name, *cells])
-    about = f"{arguments.model}: {arguments.sample:,} texts per round; one text alone, median and 95th percentile;"
-    return f"{about}\nseconds until the first vector; peak memory\n\n{table(rows, header)}"
+    about = "one: one text alone, median and 95th percentile; first: until the first vector;\nMB: peak memory"
+    return f"{arguments.model}, {arguments.sample:,} texts per round\n\n{table(rows, header)}\n\n{about}"

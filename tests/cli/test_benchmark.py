@@ -52,14 +52,14 @@ def test_every_library_and_dtype_has_its_row(
     assert "sentence-transformers float16 does not run this model: no float16" in said.err
     assert len(calls) == 4
     table = benchmark._format(results, argparse.Namespace(model=model, sample=4)).splitlines()
-    assert table[6].split()[3] == "1.00"  # The ratio of what others are compared with.
+    assert table[5].split()[3] == "1.00"  # The ratio of what others are compared with.
 
 
 @pytest.mark.slow  # The figures of a process are its own: two imports of torch.
 def test_processes_of_their_own_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = str(small.bert(tmp_path / "bert"))
     assert main(["benchmark", model, "--device", "cpu", "--rounds", "1", "--sample", "4"]) == 0
-    assert capsys.readouterr().out.splitlines()[4].startswith("sbert ")
+    assert capsys.readouterr().out.splitlines()[3].startswith("sbert ")
     assert main(["benchmark", str(tmp_path / "none")]) == 2
     assert "none does not exist" in capsys.readouterr().err
     with suppress(KeyboardInterrupt), benchmark.start_process() as process:
