@@ -46,9 +46,9 @@ and needs no other program than one that starts the jobs: ``xargs -P``, Slurm ar
 A shard that is finished is skipped, so all jobs may be started again:
 
 ```text
-seq 0 15 | OMP_NUM_THREADS=2 xargs -P 4 -I{} sbert encode corpus/ -o vectors.npy --shard {}/16
-sbatch --array=0-15 --wrap 'sbert encode corpus/ -o vectors.npy --shard $SLURM_ARRAY_TASK_ID/16'
-sh -c 'sbert encode corpus/ -o vectors.npy --shard $JOB_COMPLETION_INDEX/16'    # Kubernetes, an indexed job
+seq 0 15 | OMP_NUM_THREADS=2 xargs -P 4 -I{} sbert encode corpus/ -o corpus.npy --shard {}/16
+sbatch --array=0-15 --wrap 'sbert encode corpus/ -o corpus.npy --shard $SLURM_ARRAY_TASK_ID/16'
+sh -c 'sbert encode corpus/ -o corpus.npy --shard $JOB_COMPLETION_INDEX/16'    # Kubernetes, an indexed job
 ```
 
 ``sbert encode --status -o corpus.npy`` says what is missing, and ``sbert merge corpus.npy`` joins the shards after it
