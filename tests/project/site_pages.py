@@ -227,7 +227,7 @@ class Site:
         texts = {found["url"]: found for found in sections}
         for words, url in synonyms():
             for word in words:
-                yield {**texts[url], "name": word, "kind": "synonym"}
+                yield {**texts[url], "name": word, "kind": "synonym", "text": texts[url]["text"][:140]}
         yield from sections
 
     def _sections(self, page: Page) -> Iterator[dict[str, str]]:
