@@ -68,16 +68,14 @@ def shortest(score: object) -> float:
     return float(str(score))
 
 
-def _width() -> int:
+def _width(stream: TextIO | None = None) -> int:
     """The number of columns of the terminal."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else _UNLIMITED
+    return shutil.get_terminal_size().columns if (stream or sys.stdout).isatty() else _UNLIMITED
 
 
 def wrap(line: str, stream: TextIO) -> str:
     """Wrap a line between words if the stream is a terminal."""
-    if not stream.isatty():
-        return line
-    width = shutil.get_terminal_size().columns
+    width = _width(stream)
     return textwrap.fill(line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 

@@ -77,28 +77,22 @@ class Log:
     Args:
         output: Folder of the file ``history.jsonl``, to which every entry is added; None for no file.
         total: Total number of steps.
-        start: Number of steps already done. Lines of the file after this step are removed: those steps run again.
-        waiting: Losses of steps before ``start`` that are not in a line yet.
+        done: Number of steps already done. Lines of the file after this step are removed: those steps run again.
+        losses: Those of steps before ``done`` that are not in a line yet.
         show: Whether to show a progress bar; None to decide by the terminal.
         config: The settings of the training, for the score that decides.
     """
 
     def __init__(
-        self,
-        output: Path | None,
-        total: int,
-        start: int,
-        waiting: list[float],
-        show: bool | None,
-        config: TrainingConfig,
+        self, output: Path | None, total: int, done: int, losses: list[float], show: bool | None, config: TrainingConfig
     ) -> None:
-        self.output, self.waiting, self.config = output, waiting, config
-        self.history: list[dict[str, Any]] = [] if output is None else _reopen(output / _FILE, start)
+        self.output, self.waiting, self.config = output, losses, config
+        self.history: list[dict[str, Any]] = [] if output is None else _reopen(output / _FILE, done)
         self._evaluations = [entry for entry in self.history if "evaluation" in entry]
         self._last: dict[str, Any] = {}
         self._sentences, self._seconds = 0, 0.0
         self._all = [0.0, 0.0]  # Sentences and seconds of all steps.
-        options: dict[str, Any] = {"total": total, "initial": start, "unit": " steps", "mininterval": _EVERY}
+        options: dict[str, Any] = {"total": total, "initial": done, "unit": " steps", "mininterval": _EVERY}
         # In a file, a bar would be one line per update.
         self._bar: Any = None if show is False else progress_bar(None, desc="Training", **options)
         self._prints = show or not (self._bar is None or self._bar.disable)
@@ -160,9 +154,7 @@ class Log:
             if len(line) + 3 + len(part) > columns:
                 break
             line = f"{line} · {part}"
-        try:
-            line.encode(file.encoding or "ascii")
-        except UnicodeEncodeError:
+        if not "·".encode(file.encoding or "ascii", "ignore"):
             line = line.replace("·", "-")
         self._bar.write(textwrap.fill(line, columns, subsequent_indent="  ", break_on_hyphens=False), file=file)
 
