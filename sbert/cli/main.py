@@ -111,6 +111,9 @@ class _Help(argparse.HelpFormatter):
         )
         return textwrap.indent("\n".join(filled), indent)
 
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)  # Names of options stay whole.
+
     def _format_action_invocation(self, action: argparse.Action) -> str:
         if not action.option_strings or action.nargs == 0:
             return super()._format_action_invocation(action)
