@@ -1,24 +1,32 @@
 """``sbert map``: the texts of a file as points on a page; neighbours have similar meanings.
 
 sbert map texts.txt -o map.html
+sbert map news.csv --column text --columns topic,date --color-by date -o map.html --image map.png
+sbert map texts.txt --serve
 """
 
 from __future__ import annotations
 
 import argparse
-import warnings
+import json
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
-from sbert.cli.options import TEXTS, add_options, at_least, load, new_file, progress, read
+import numpy as np
 
-# More colours are hard to distinguish, and more words do not fit beside a cluster.
-_CLUSTERS, _WORDS = 12, 3
+from sbert.cli.options import TEXTS, add_options, at_least, load, names, new_file, progress, read_rows
+
 # How to read a layout; printed on the page.
 _MEANING = {
     "tsne": "Neighbours mean similar things; how far two groups are apart says little.",
+    "umap": "Neighbours mean similar things; how far two groups are apart says little.",
     "pca": "Points far apart mean different things; points close together need not mean similar things.",
 }
+# Topics of the middle level for each of the coarsest, and results of the server.
+_FINER, _RESULTS = 5, 50
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,9 +40,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """
     add = parser.add_argument
     add_options(parser, *TEXTS, "--quiet")
-    add("-o", "--output", type=new_file, required=True, metavar="FILE.html", help="where to write the page")
-    add("--clusters", type=at_least(0), metavar="N", help="number of colours (default: 2 to 12), 0 for none")
-    add("--method", choices=("auto", "tsne", "pca"), default="auto", metavar="NAME", help="auto, tsne or pca")
+    add("-o", "--output", type=new_file, metavar="FILE.html", help="where to write the page")
+    add("--image", type=new_file, metavar="FILE", help="also write an image: .png, .svg or .pdf")
+    add("--serve", type=at_least(0), nargs="?", const=8000, metavar="PORT", help="show it on this machine (port 8000)")
+    add("--onto", metavar="OLD.html", help="place the texts into the map of this page, with a column new (yes, no)")
+    add("--columns", type=names, default=[], metavar="NAMES", help="columns that the card of a point shows")
+    add("--color-by", metavar="NAME", help="column of numbers, dates or categories that colours the points")
+    add("--topics", type=at_least(0), default=12, metavar="N", help="number of coarse topics (default: 12), 0 for none")
+    add("--method", choices=("auto", *_MEANING), default="auto", metavar="NAME", help="auto, tsne, umap or pca")
     add("--title", help="title of the page (default: the file name)")
 
 
@@ -43,45 +56,90 @@ def run(arguments: argparse.Namespace) -> None:
 
     Raises:
         FileNotFoundError: If the file does not exist.
-        ValueError: If a line is invalid, or there is no text.
+        ValueError: If a line is invalid, there is no text, or no output is named.
     """
-    texts, _ = read(arguments)
-    from sbert.search import topic_words
-    from sbert.visualization.map_page import map_page
-    from sbert.visualization.projection import NAMES, choose, project
+    if not arguments.output and not arguments.image and arguments.serve is None:
+        raise ValueError("there is no output; pass -o FILE.html, --image FILE or --serve")
+    keep = list(dict.fromkeys([*arguments.columns, *filter(None, [arguments.color_by])]))
+    if arguments.onto and "new" in keep:
+        keep.remove("new")  # That column is made below.
+    read = read_rows(arguments, keep)
+    texts = [text for text, _ in read.values()]
+    columns = {name: [row[name] for _, row in read.values()] for name in keep}
+    from sbert.visualization import corpus_map, map_page
+    from sbert.visualization.map_page import parse_column, read_page
+    from sbert.visualization.projection import NAMES, choose, layout_quality, nearest_neighbours, place, project
+    from sbert.visualization.topics import Topics, find_topics
 
+    old, points, topics = read_page(arguments.onto) if arguments.onto else ([], None, [])
     model = load(arguments)
+    texts = [*old, *texts]
     vectors = model.encode(texts, normalize_embeddings=True, show_progress_bar=progress(arguments))  # (texts, dim)
-    labels = _clusters(vectors, arguments.clusters)
-    names = {} if labels is None else topic_words(texts, labels, _WORDS)
-    method, reason = choose(len(texts), arguments.method)
-    layout = NAMES[method] + ("" if reason is None else f", because {reason}")
-    map_page(
-        texts,
-        project(vectors, 2, arguments.method),
-        labels,
-        [", ".join(words) or f"cluster {label + 1}" for label, words in names.items()],
-        title=arguments.title or ("Map" if arguments.texts == "-" else Path(arguments.texts).name),
-        note=f"Layout: {layout}. {_MEANING[method]}",
-        path=arguments.output,
-    )
+    neighbours = nearest_neighbours(vectors)
+    if points is None:
+        method, reason = choose(len(texts), arguments.method)
+        layout = NAMES[method] + ("" if reason is None else f", because {reason}")
+        points = project(vectors, arguments.method, neighbours, progress(arguments))
+        if arguments.topics:
+            levels = (arguments.topics, arguments.topics * _FINER)
+            topics = find_topics(texts, vectors, points, levels) if method != "pca" else []
+    else:
+        placed, nearest = place(vectors[len(old) :], vectors[: len(old)], points)
+        points = np.concatenate([points, placed])
+        rows = np.concatenate([np.arange(len(old)), nearest])  # Each new text has the topics of its nearest old one.
+        topics = [Topics(np.asarray(level.labels)[rows], level.names) for level in topics]
+        columns = {name: [None] * len(old) + values for name, values in columns.items()}
+        columns["new"] = ["no"] * len(old) + ["yes"] * len(placed)
+        layout, method = f"that of {Path(arguments.onto).name}, with {len(placed):,} new texts", "tsne"
+    kept, trustworthiness = layout_quality(vectors, points)
+    if np.isfinite(kept):
+        layout += f"; keeps {kept:.0%} of the 15 nearest texts, trustworthiness {trustworthiness:.2f}"
+    title = arguments.title or ("Map" if arguments.texts == "-" else Path(arguments.texts).name)
+    note = f"Layout: {layout}. {_MEANING[method]}"
+    make = partial(map_page, texts, points, topics, neighbours, columns, arguments.color_by, title, note)
+    if arguments.output:
+        make(path=arguments.output)
+    if arguments.image:
+        labels: Any = topics[0].of_each() if topics else None
+        if arguments.color_by:
+            labels = parse_column(columns[arguments.color_by])
+            labels = [name or None for name in labels] if labels.dtype.kind == "U" else labels
+        corpus_map(points, arguments.image, labels, legend=bool(arguments.color_by))
     if not arguments.quiet:
-        print(f"{arguments.output}: {len(texts)} texts, laid out by {layout}")
+        for path in filter(None, (arguments.output, arguments.image)):
+            print(f"{path}: {len(texts):,} texts, laid out by {layout}")
+    if arguments.serve is not None:
+        _serve(make(served=True), model, vectors, arguments.serve)
 
 
-def _clusters(vectors: Any, wanted: int | None) -> Any:
-    """One k-means cluster per vector, numbered by size, the largest first; None for no clusters."""
-    from sbert.search import cluster
+def _serve(page: str, model: Any, vectors: Any, port: int) -> None:
+    """Show the page to browsers on this machine, and answer their searches, until Ctrl-C."""
+    from sbert.search import semantic_search
 
-    rows = len(vectors)
-    count = min(_CLUSTERS, round((rows / 2) ** 0.5)) if wanted is None else min(wanted, rows)
-    if count < (2 if wanted is None else 1):
-        return None
-    warnings.filterwarnings("ignore", "Number of distinct clusters")  # Repeated texts give fewer clusters.
-    try:
-        return cluster(vectors, "kmeans", clusters=count)
-    except ImportError as error:
-        if wanted is not None:
-            raise
-        warnings.warn(f"the map shows no clusters: {error}", stacklevel=2)
-        return None
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked = urlsplit(self.path)
+            # Pages of other origins reach a server on this machine under a name of their own.
+            if self.headers.get("Host", "").rpartition(":")[0] not in ("127.0.0.1", "localhost"):
+                return self.send_error(403)
+            if asked.path == "/search":
+                query = parse_qs(asked.query).get("query", [""])[0]
+                hits = semantic_search(model.encode_query([query]), vectors, top_k=min(_RESULTS, len(vectors)))
+                rows = zip(hits.indices[0].tolist(), hits.scores[0].tolist(), strict=True)
+                return self.answer(json.dumps(list(rows)), "application/json")
+            return self.answer(page, "text/html; charset=utf-8") if asked.path == "/" else self.send_error(404)
+
+        def answer(self, text: str, kind: str) -> None:
+            content = text.encode()
+            self.send_response(200)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_: object) -> None:
+            """Requests are not printed."""
+
+    with ThreadingHTTPServer(("127.0.0.1", port), Handler) as server:
+        print(f"http://127.0.0.1:{server.server_port} shows the map on this machine; Ctrl-C ends it", flush=True)
+        server.serve_forever()

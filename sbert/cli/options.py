@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from math import isfinite
 from typing import Any
@@ -129,12 +129,18 @@ def read(arguments: argparse.Namespace) -> tuple[list[str], list[int]]:
         FileNotFoundError: If the file does not exist.
         ValueError: If a line is invalid, or there is no text.
     """
-    every = CountedTexts(arguments.texts, arguments.column, format=arguments.format)
-    texts = {row: text for row, text in enumerate(every, start=1) if text.strip()}
-    if not texts:
+    rows = read_rows(arguments)
+    return [text for text, _ in rows.values()], list(rows)
+
+
+def read_rows(arguments: argparse.Namespace, keep: Sequence[str] = ()) -> dict[int, tuple[str, dict[str, Any]]]:
+    """Read the non-empty texts of a file with other columns, by row number, counted from 1; errors as of ``read``."""
+    every = CountedTexts(arguments.texts, arguments.column, format=arguments.format, keep=keep)
+    rows = {number: row for number, row in enumerate(every.rows(), start=1) if row[0].strip()}
+    if not rows:
         raise ValueError(f"{arguments.texts} contains no text; pass another file")
     every.remark(arguments.column, "they are skipped")
-    return list(texts.values()), list(texts)
+    return rows
 
 
 class CountedTexts(Texts):

@@ -3,8 +3,9 @@
 | function | draws |
 |---|---|
 | ``corpus_map`` | vectors as points, an image |
-| ``map_page`` | points, such as those of ``project``, as one HTML page with search and zoom, without a network |
-| ``project`` | nothing itself: the layout of vectors as points, which ``map_page`` takes |
+| ``map_page`` | points as one HTML page with topics, search, columns and zoom, without a network |
+| ``project`` | nothing itself: the layout of vectors as points (t-SNE, UMAP or PCA), which both maps take |
+| ``find_topics`` | nothing itself: topics of a layout, from coarse to fine, with names |
 | ``recall_curves`` | the recall at k of several searches, such as vectors, BM25 and both |
 | ``similarity_distribution`` | the similarities of pairs by label, with the best threshold |
 | ``similarity_heatmap`` | the similarities of all pairs of a few texts |
@@ -24,7 +25,29 @@ several side by side, and keep to matplotlib's style, such as ``dark_background`
 ...     Path(f"{folder}/heat.png").exists()
 True
 
-On the command line, ``sbert map texts.txt -o map.html`` does all of it: encode, lay out, draw.
+## A map of a corpus
+
+``sbert map texts.txt -o map.html`` encodes, lays out and draws. On the page, topics become finer as one zooms in; the
+search has words in any order, and lists what is similar to its hits below them; a click on a point shows what is like
+it; columns colour and filter; an area can be selected and saved as CSV.
+
+    sbert map news.csv --column text --columns topic,date --color-by date -o map.html --image map.svg
+    sbert map more.txt --onto map.html -o both.html   # new texts in the same layout
+    sbert map texts.txt --serve                       # searches by meaning what no words of the query are in
+
+The same in Python, where each step can be another one:
+
+>>> from sbert.visualization import find_topics, map_page, nearest_neighbours, project
+>>> texts = [f"{animal} number {row} sleeps" for row in range(20) for animal in ("cat", "dog")]
+>>> vectors = model.encode(texts)
+>>> neighbours = nearest_neighbours(vectors)
+>>> points = project(vectors, neighbours=neighbours)
+>>> page = map_page(texts, points, find_topics(texts, vectors, points), neighbours, {"length": list(map(len, texts))})
+
+Layouts have their measures: ``sbert.visualization.projection.layout_quality`` gives the share of the 15 nearest texts
+that stay nearest, and the trustworthiness; the command prints them.
+
+## Pictures side by side
 
 Two models side by side, in the same colours; in a notebook, a cell with ``plt.subplots`` ends in ``;``, since it shows
 the figure by itself.
@@ -38,7 +61,10 @@ the figure by itself.
 ## Pitfalls
 
 - A map shows neighbours. Distances between far groups, and the size of a group, mean nothing.
-- Pass ``labels`` (``sbert.search.cluster``) for colours: groups that the eye sees in a map may not be groups.
+- Topics are dense places of the layout. For clusters of the vectors themselves, pass ``labels`` of
+  ``sbert.search.cluster`` to ``corpus_map``, or as ``Topics`` to ``map_page``.
+- t-SNE needs openTSNE (``sbert[plot]``), UMAP umap-learn (``sbert[umap]``). PCA, for less than 10 texts or without
+  these, shows no neighbourhoods, and its maps get no topics.
 """
 
 from sbert.visualization.curves import training_curves
@@ -46,11 +72,15 @@ from sbert.visualization.distributions import recall_curves, similarity_distribu
 from sbert.visualization.heatmap import similarity_heatmap
 from sbert.visualization.map_image import corpus_map
 from sbert.visualization.map_page import map_page
-from sbert.visualization.projection import project
+from sbert.visualization.projection import nearest_neighbours, project
+from sbert.visualization.topics import Topics, find_topics
 
 __all__ = [
+    "Topics",
     "corpus_map",
+    "find_topics",
     "map_page",
+    "nearest_neighbours",
     "project",
     "recall_curves",
     "similarity_distribution",

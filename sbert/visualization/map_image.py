@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +12,12 @@ import numpy.typing as npt
 from sbert.functional import Vectors
 from sbert.inputs.arguments import known_arguments
 from sbert.inputs.texts import texts_of
-from sbert.visualization.drawing import new_figure
+from sbert.visualization.drawing import Path, new_axes, new_figure, save_figure
 from sbert.visualization.projection import NAMES, Coordinates, check_vectors, choose, density_peaks, project
-from sbert.visualization.text import font_families, shorten
+from sbert.visualization.text import choose_fonts, shorten
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 # Clusters that share a colour have different markers.
@@ -38,19 +38,26 @@ Cluster = tuple[Any, Rows]
 @known_arguments
 def corpus_map(
     vectors: Vectors,
-    path: str | os.PathLike[str] | None = None,
+    path: Path = None,
     labels: Sequence[Any] | npt.NDArray[Any] | None = None,
     texts: Sequence[str] | None = None,
+    legend: bool = True,
+    ax: Axes | None = None,
 ) -> Figure:
     """Draw the vectors of a corpus as points in a plane, coloured by cluster.
 
     Args:
         vectors: Vectors of the texts; vectors of dimension 2 are used as points directly.
         path: Where to save the image; the file extension gives the format. By default, it is only returned.
-        labels: The cluster of each vector, a number or a name; -1 or None for no cluster.
+        labels: The cluster of each vector, an int or a name, -1 or None for no cluster; or an array of floats or
+            datetime64, which are drawn on a colour scale. The 11 largest clusters have
+            colours of their own, and with the legend the others differ by their markers.
         texts: The text of each vector. Up to 30 texts are written beside their points; of more, one per cluster: its
             medoid, which has the greatest mean cosine with the vectors of the cluster, or, if ``vectors`` are points,
             the text where the cluster is densest.
+        legend: Whether the names of clusters stand in a legend; if not, they stand on the map where the cluster is
+            densest, as on a page.
+        ax: Axes of matplotlib to draw into; default: those of a new figure.
 
     Shape:
         vectors: (n, dim). labels, texts: (n,).
@@ -67,47 +74,55 @@ def corpus_map(
         >>> [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
         ['pets (2)', 'money (1)']
     """
-    figure = new_figure(path)
+    figure = new_figure(path, ax)
     matrix = check_vectors(vectors)
     texts = None if texts is None else texts_of(texts, "texts")
-    labels = None if labels is None else list(labels)
     for name, given in {"labels": labels, "texts": texts}.items():
         if given is not None and len(given) != len(matrix):
             raise ValueError(f"there are {len(matrix)} vectors and {len(given)} {name}; pass one for each vector")
     method = None if matrix.shape[1] == 2 else choose(len(matrix))[0]
     points = matrix if method is None else project(matrix)  # (n, 2)
-    clusters = _by_cluster(labels, len(points))
-    figure.set_size_inches(9, 7)
-    axis: Any = figure.subplots()
-    colours = _draw_points(axis, points, clusters, grey=labels is not None)
+    values = np.asarray(labels) if labels is not None and np.asarray(labels).dtype.kind in "fM" else None
+    clusters = _by_cluster(labels if values is None else None, len(points))
+    axis = new_axes(figure, ax, 9, 7)
+    if values is not None:
+        colours = []
+        _draw_values(figure, axis, points, values)
+    else:
+        colours = _draw_points(axis, points, clusters, grey=labels is not None)
     axis.set_aspect("equal", adjustable="datalim")
     axis.set(xticks=[], yticks=[])
     axis.spines[:].set_color("0.8")
     if method is not None:
         axis.set_xlabel(NAMES[method], loc="right", fontsize=8, color="0.4")
-    if labels is not None and len(points):
-        legend = axis.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=9, labelspacing=0.6)
-        for handle, text in zip(legend.legend_handles, legend.get_texts(), strict=True):
+    if labels is not None and values is None and len(points) and legend:
+        shown = axis.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=9, labelspacing=0.6)
+        written, fonts = choose_fonts(text.get_text() for text in shown.get_texts())
+        for handle, text, name in zip(shown.legend_handles, shown.get_texts(), written, strict=True):
             handle.set(sizes=[40], alpha=1)
-            text.set(parse_math=False, fontfamily=font_families())
+            text.set(text=name, parse_math=False, fontfamily=fonts)
+    named = [at for at, (name, _) in enumerate(clusters) if name is not None]
     if texts is not None:
-        written = list(range(len(points)))
+        chosen = list(range(len(points)))
         if len(points) > _MAX_TEXTS:
             typical = _typical_rows(matrix, method is None, [rows for _, rows in clusters])
-            named = [at for at, (name, _) in enumerate(clusters) if name is not None and typical[at] >= 0]
-            written = [typical[at] for at in named]
+            named = [at for at in named if typical[at] >= 0]
+            chosen = [typical[at] for at in named]
             # Among many points, a ring shows to which point and cluster a text belongs.
             ring = {"facecolors": [colours[at] for at in named], "edgecolors": "black", "linewidths": 0.8}
-            axis.scatter(*points[written].T, s=30, zorder=2, **ring)
-        _write_texts(figure, axis, points, written, texts)
-    if path is not None:
-        figure.savefig(path, dpi=150)
-    return figure
+            axis.scatter(*points[chosen].T, s=30, zorder=2, **ring)
+        _write_texts(figure, axis, points, {row: texts[row] for row in chosen})
+    elif not legend:
+        densest = _typical_rows(points, True, [rows for _, rows in clusters])
+        _write_texts(
+            figure, axis, points, {densest[at]: str(clusters[at][0]) for at in named if densest[at] >= 0}, True
+        )
+    return save_figure(figure, path)
 
 
 def _draw_points(axis: Any, points: Coordinates, clusters: list[Cluster], grey: bool) -> list[str]:
     """Draw the points, those without cluster in grey if ``grey``; returns the colour of each cluster."""
-    size = float(np.clip(3000 / max(len(points), 1), 3, 45))
+    size = _size(len(points))
     without = sum(name is None for name, _ in clusters) if grey else 0
     colours = []
     look = {"alpha": 0.8 if len(points) < 2000 else 0.55, "zorder": 1 if len(points) > _MAX_TEXTS else 4}
@@ -119,7 +134,28 @@ def _draw_points(axis: Any, points: Coordinates, clusters: list[Cluster], grey: 
     return colours
 
 
-def _by_cluster(labels: list[Any] | None, count: int) -> list[Cluster]:
+def _draw_values(figure: Figure, axis: Any, points: Coordinates, values: npt.NDArray[Any]) -> None:
+    """Draw the points in the colours of a scale of numbers or dates; grey where there is none."""
+    from matplotlib import dates
+
+    numbers = dates.date2num(values) if values.dtype.kind == "M" else values.astype(float)
+    known, size = np.isfinite(numbers), _size(len(points))
+    axis.scatter(*points[~known].T, s=size, color=_NO_CLUSTER, linewidths=0)
+    ends = dict(zip(("vmin", "vmax"), np.quantile(numbers[known], (0.01, 0.99)), strict=True)) if known.any() else {}
+    drawn = axis.scatter(*points[known].T, s=size, c=numbers[known], cmap="viridis", linewidths=0, alpha=0.8, **ends)
+    locator = dates.AutoDateLocator() if values.dtype.kind == "M" else None
+    bar = figure.colorbar(drawn, ax=axis, shrink=0.6, extend="both", ticks=locator)
+    if locator is not None:
+        bar.ax.yaxis.set_major_formatter(dates.ConciseDateFormatter(locator))
+    bar.outline.set_visible(False)
+
+
+def _size(count: int) -> float:
+    """The area of a point, for this number of points."""
+    return float(np.clip(3000 / max(count, 1), 3, 45))
+
+
+def _by_cluster(labels: Iterable[Any] | None, count: int) -> list[Cluster]:
     """The clusters, largest first; the rows without cluster come before all, so that they are drawn below."""
     if labels is None:
         return [(None, np.arange(count))]
@@ -144,20 +180,30 @@ def _typical_rows(vectors: Coordinates, are_points: bool, clusters: list[Rows]) 
     return medoids
 
 
-def _write_texts(figure: Figure, axis: Any, points: Coordinates, chosen: Sequence[int], texts: Sequence[str]) -> None:
-    """Write texts beside their points; a text that would cover another is moved up or down, or else left out."""
+def _write_texts(
+    figure: Figure, axis: Any, points: Coordinates, texts: Mapping[int, str], centred: bool = False
+) -> None:
+    """Write the texts of some rows beside their points, or centred on them; one that would cover another is left out.
+
+    Beside points, it is first moved up or down.
+    """
     from matplotlib.patheffects import withStroke
     from matplotlib.transforms import Bbox
 
     figure.draw_without_rendering()  # Computes the layout, and so the positions below.
     edge = axis.get_window_extent()
-    taken = [Bbox.from_bounds(x - 4, y - 4, 8, 8) for x, y in axis.transData.transform(points[list(chosen)])]
-    look: dict[str, Any] = {"va": "center", "fontsize": 8, "parse_math": False, "fontfamily": font_families()}
+    written, fonts = choose_fonts(shorten(text, 40) for text in texts.values())
+    look: dict[str, Any] = {"va": "center", "fontsize": 8, "parse_math": False, "fontfamily": fonts}
     look |= {"textcoords": "offset points", "path_effects": [withStroke(linewidth=2.5, foreground="white")]}
-    for row in chosen:
-        note = axis.annotate(shorten(texts[row], 40), points[row], xytext=(6, 0), **look)
-        for up, left in product((0, 7, -7, 14, -14, 21, -21), (False, True)):
-            note.set(position=(-6 if left else 6, up), ha="right" if left else "left")
+    places, taken = list(product((0, 7, -7, 14, -14, 21, -21), ((6, "left"), (-6, "right")))), []
+    if centred:
+        look["fontweight"], places = "bold", [(up, (0, "center")) for up in (0, 7, -7)]
+    else:
+        taken = [Bbox.from_bounds(x - 4, y - 4, 8, 8) for x, y in axis.transData.transform(points[list(texts)])]
+    for row, text in zip(texts, written, strict=True):
+        note = axis.annotate(text, points[row], xytext=(0, 0), **look)
+        for up, (right, side) in places:
+            note.set(position=(right, up), ha=side)
             box = note.get_window_extent()
             if edge.x0 <= box.x0 and box.x1 <= edge.x1 and not any(box.overlaps(other) for other in taken):
                 taken.append(box)

@@ -1,4 +1,4 @@
-"""A map of a corpus as one HTML page: one point per text, with search and zoom, without a network."""
+"""A map of a corpus as one HTML page, without a network: one point per text, with topics, search and columns."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import html
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from datetime import date, datetime, timezone
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -18,84 +20,200 @@ import numpy.typing as npt
 from sbert.functional import Vectors
 from sbert.inputs.arguments import known_arguments
 from sbert.storage.atomic import write_text
-from sbert.visualization.projection import Labels, check_vectors, density_peaks
+from sbert.visualization.projection import Coordinates, Neighbours, check_vectors, density_peaks
+from sbert.visualization.topics import Topics
+
+# Neighbours of each text on the page.
+_NEIGHBOURS = 10
+# Characters of all texts together, and those that each may have in any case: a page of 100,000 texts has at most 40 MB.
+_CHARACTERS, _LEAST_CHARACTERS = 20_000_000, 240
+# A column with more distinct values, or with most of them distinct, is text.
+_CATEGORIES = 1_000
+# The quantiles of numbers at the ends of a colour scale, so that no outlier takes all of it.
+_RANGE = (0.01, 0.99)
+_DATA = re.compile('<script id="data" type="application/json">(.*?)</script>', re.DOTALL)
 
 
 @known_arguments
 def map_page(
     texts: Sequence[str],
     points: Vectors,
-    labels: Labels | None = None,
-    names: Sequence[str] | None = None,
+    topics: Sequence[Topics] = (),
+    neighbours: Neighbours | None = None,
+    columns: Mapping[str, Sequence[Any]] | None = None,
+    color_by: str | None = None,
     title: str = "Map",
     note: str = "",
+    served: bool = False,
     path: str | os.PathLike[str] | None = None,
 ) -> str:
     """The HTML of a page that draws texts as points.
 
-    The name of a cluster is written at its density peak (``density_peaks``); a cluster that is scattered among others
-    is named only in the legend.
+    Names of topics are written at density peaks, finer ones as one zooms in. The search has words in any order, with
+    English stems, and with ``neighbours`` also what is similar to its hits. Texts of very large maps are shortened, to
+    at least 240 characters.
 
     Args:
         texts: The texts.
-        points: Coordinates of the texts, from ``project``.
-        labels: The cluster of each text, from 0; -1 for no cluster.
-        names: Names of the clusters.
+        points: Their points, from ``project``.
+        topics: Levels of topics, from the coarsest to the finest, such as those of ``find_topics``.
+        neighbours: Those of ``nearest_neighbours``, of which the first 10 become part of the page.
+        columns: More about each text, for the card of a point. A column of numbers, of ISO dates, or of few distinct
+            strings can also colour and filter the points. None is a missing value.
+        color_by: The column that colours the points at first; default: the topics.
         title: Title of the page.
-        note: A remark on the layout, shown above the legend.
+        note: A remark on the layout, shown below the legend.
+        served: Whether the server that sends the page answers ``search?query=``, as that of ``sbert map --serve``.
         path: Where to save the page, such as ``"map.html"``. By default, it is only returned.
 
     Shape:
-        points: (texts, 2). labels: (texts,).
+        points: (texts, 2).
 
     Returns:
         The page, with all data inside.
 
     Raises:
         OSError: If the file cannot be written.
-        ValueError: If there are no texts, the points or labels have a wrong shape, or a point is not finite.
+        ValueError: If there are no texts, points, topics, neighbours or columns are not one per text, or a point is not
+            finite.
 
     Example:
-        >>> page = map_page(["A cat.", "Taxes."], [[0.0, 0.0], [1.0, 0.5]], labels=[0, 1])
+        >>> page = map_page(["A cat.", "Taxes."], [[0.0, 0.0], [1.0, 0.5]], [Topics([0, 1], ["pets", "money"])])
         >>> "https" in page
         False
     """
-    positions = check_vectors(points)
-    if not len(texts):
+    positions, rows = check_vectors(points), len(texts)
+    if not rows:
         raise ValueError("there are no texts, so there is nothing to draw; pass at least one")
-    if positions.shape != (len(texts), 2):
-        raise ValueError(f"points have shape {positions.shape}; pass ({len(texts)}, 2), one point per text")
-    clusters = np.full(len(texts), -1) if labels is None else np.asarray(labels)
-    if clusters.shape != (len(texts),) or clusters.dtype.kind not in "iu" or clusters.min() < -1:
-        raise ValueError(f"labels are {clusters!r:.60}; pass {len(texts)} integers, -1 for texts without cluster")
-    count = int(clusters.max(initial=-1)) + 1
-    names = [f"cluster {number + 1}" for number in range(count)] if names is None else list(names)
-    if len(names) < count:
-        raise ValueError(f"labels name {count} clusters, and names {len(names)}; pass one name per cluster")
+    if positions.shape != (rows, 2):
+        raise ValueError(f"points have shape {positions.shape}; pass ({rows}, 2), one point per text")
+    given = columns or {}
+    sizes = {name: len(values) for name, values in given.items()}
+    if neighbours is not None:
+        sizes["neighbours"] = len(neighbours.indices)
+    for name, size in sizes.items():
+        if size != rows:
+            raise ValueError(f"there are {rows} texts, and {name} has {size} rows; pass one for each text")
+    encoded = [_column(name, values) for name, values in given.items()]
+    if color_by is not None and color_by not in [column["name"] for column in encoded if column["kind"] != "text"]:
+        kinds = ", ".join(f"{column['name']} ({column['kind']})" for column in encoded) or "none"
+        raise ValueError(f"color_by={color_by!r} is no column of numbers, dates or categories; the columns: {kinds}")
     low, high = positions.min(0), positions.max(0)
-    size = max(float((high - low).max()), 1e-12)
-    centred = (positions - (low + high) / 2) * (2 / size)  # From -1 to 1.
-    peaks = density_peaks(centred, clusters, len(names))
-    if scattered := len(np.setdiff1d(clusters[clusters >= 0], np.flatnonzero(peaks >= 0))):
-        are = "1 cluster is" if scattered == 1 else f"{scattered} clusters are"
+    centred = (positions - (low + high) / 2) * (2 / max(float((high - low).max()), 1e-12))  # From -1 to 1.
+    levels = [_level(level, centred) for level in topics]
+    if scattered := sum(peak < 0 for level in levels for peak in level["peaks"]):
+        are = "1 topic is" if scattered == 1 else f"{scattered} topics are"
         note = f"{note} {are} scattered among others, and named only in the legend.".strip()
+    most = max(_LEAST_CHARACTERS, _CHARACTERS // rows)
     data = {
-        "texts": list(texts),
-        "names": names,
-        "points": _base64(centred.astype("<f4")),
-        "labels": _base64(clusters.astype("<i4")),
-        "peaks": peaks.tolist(),
+        "texts": [text if len(text) <= most else f"{text[: most - 1]}…" for text in texts],
+        "points": _base64(np.round((centred + 1) * 32767.5), "<u2"),
+        "levels": levels,
+        "neighbours": None if neighbours is None else _neighbours(neighbours),
+        "columns": encoded,
+        "colour": color_by,
+        "served": served,
     }
+    templates = files("sbert.visualization") / "templates"
     # Escaped, so that no text can end the <script> element that contains it.
-    written = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")
-    filled = {"TITLE": html.escape(title), "NOTE": html.escape(note), "DATA": written}
-    template = (files("sbert.visualization") / "templates" / "map.html").read_text(encoding="utf-8")
-    page = re.sub("__(TITLE|NOTE|DATA)__", lambda place: filled[place[1]], template)
+    filled = {"DATA": json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")}
+    filled |= {"TITLE": html.escape(title), "NOTE": html.escape(note), "CONNECT": "'self'" if served else "'none'"}
+    for name, file in {"STYLE": "map.css", "SCRIPT": "map.js"}.items():
+        filled[name] = (templates / file).read_text(encoding="utf-8")
+    template = (templates / "map.html").read_text(encoding="utf-8")
+    page = re.sub(f"__({'|'.join(filled)})__", lambda place: filled[place[1]], template)
     page = page.encode("utf-8", "replace").decode("utf-8")  # UTF-8 cannot encode half a surrogate pair.
     if path is not None:
         write_text(Path(path), page)
     return page
 
 
-def _base64(numbers: npt.NDArray[Any]) -> str:
-    return base64.b64encode(numbers.tobytes()).decode("ascii")
+def read_page(path: str | os.PathLike[str]) -> tuple[list[str], Coordinates, list[Topics]]:
+    """The texts, points and topics of a page that ``map_page`` wrote.
+
+    Raises:
+        OSError: If the file cannot be read.
+        ValueError: If it is no such page.
+    """
+    found = _DATA.search(Path(path).read_text(encoding="utf-8"))
+    if found is None:
+        raise ValueError(f"{path} is no page of a map; pass one that sbert map wrote")
+    data = json.loads(found[1])
+
+    def decode(text: str, dtype: str) -> npt.NDArray[Any]:
+        return np.frombuffer(base64.b64decode(text), dtype)
+
+    points = decode(data["points"], "<u2").reshape(-1, 2).astype(np.float32) / 32767.5 - 1
+    levels = [Topics(decode(level["labels"], "<i2").astype(np.int64), level["names"]) for level in data["levels"]]
+    return data["texts"], points, levels
+
+
+def _level(topics: Topics, points: Coordinates) -> dict[str, Any]:
+    labels, names = np.asarray(topics.labels), list(topics.names)
+    if labels.shape != (len(points),) or labels.dtype.kind not in "iu" or labels.min() < -1:
+        raise ValueError(f"labels are {labels!r:.60}; pass {len(points)} integers, -1 for texts without topic")
+    if len(names) <= labels.max():
+        raise ValueError(f"labels name {labels.max() + 1} topics, and names {len(names)}; pass one name per topic")
+    return {
+        "names": names,
+        "labels": _base64(labels, "<i2"),
+        "peaks": density_peaks(points, labels, len(names)).tolist(),
+    }
+
+
+def _neighbours(neighbours: Neighbours) -> dict[str, Any]:
+    rows, cosines = neighbours.indices[:, :_NEIGHBOURS], neighbours.cosines[:, :_NEIGHBOURS]
+    shares = np.round(255 * np.clip(cosines, 0, 1))
+    return {"size": rows.shape[1], "rows": _base64(rows, "<u4"), "cosines": _base64(shares, "u1")}
+
+
+def parse_column(values: Sequence[Any]) -> npt.NDArray[Any]:
+    """A column as numbers, as dates, or as strings: the first that all of its values can be; None and "" are missing.
+
+    Example:
+        >>> parse_column(["1", None, "2.5"]), parse_column(["2026-01-31"]), parse_column(["x", None])
+        (array([1. , nan, 2.5]), array(['2026-01-31T00:00:00'], dtype='datetime64[s]'), array(['x', ''], dtype='<U1'))
+    """
+    missing = np.array([value is None or value == "" for value in values], bool)
+    kinds: list[tuple[str, Callable[[Any], float]]] = [("float64", float), ("datetime64[s]", _seconds)]
+    for dtype, parse in kinds if not missing.all() else []:
+        with suppress(TypeError, ValueError):
+            numbers = [0.0 if gone else parse(value) for value, gone in zip(values, missing, strict=True)]
+            parsed = np.array(numbers).astype(dtype)
+            parsed[missing] = "NaT" if dtype.startswith("d") else "nan"
+            return parsed
+    return np.array(["" if gone else str(value) for value, gone in zip(values, missing, strict=True)])
+
+
+def _column(name: str, values: Sequence[Any]) -> dict[str, Any]:
+    """A column for the page: numbers and seconds of dates with their range, categories by size, or texts."""
+    parsed = parse_column(values)
+    if parsed.dtype.kind != "U":
+        is_date = parsed.dtype.kind == "M"
+        numbers = np.where(np.isnat(parsed), np.nan, parsed.astype(float)) if is_date else parsed
+        span = np.nanquantile(numbers, _RANGE).tolist()
+        return {"name": name, "kind": "date" if is_date else "number", "values": _base64(numbers, "<f8"), "range": span}
+    distinct, codes, sizes = np.unique(parsed, return_inverse=True, return_counts=True)
+    if len(distinct) > min(_CATEGORIES, max(2, len(values) // 2)):
+        return {"name": name, "kind": "text", "values": parsed.tolist()}
+    ranked = [place for place in np.argsort(-sizes, kind="stable") if distinct[place]]
+    numbers = np.full(len(distinct), -1)
+    numbers[ranked] = np.arange(len(ranked))
+    return {
+        "name": name,
+        "kind": "category",
+        "names": distinct[ranked].tolist(),
+        "values": _base64(numbers[codes], "<i2"),
+    }
+
+
+def _seconds(value: Any) -> float:
+    """Seconds from 1970 to a date, a time, or its ISO form; without a time zone, in UTC."""
+    if isinstance(value, date) and not isinstance(value, datetime):
+        value = value.isoformat()
+    time = value if isinstance(value, datetime) else datetime.fromisoformat(value)
+    return (time if time.tzinfo else time.replace(tzinfo=timezone.utc)).timestamp()
+
+
+def _base64(numbers: npt.NDArray[Any], dtype: str) -> str:
+    return base64.b64encode(np.ascontiguousarray(numbers).astype(dtype).tobytes()).decode("ascii")

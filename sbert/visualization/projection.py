@@ -1,9 +1,11 @@
-"""Projection of vectors to two dimensions, for maps."""
+"""Layouts of vectors in a plane, for maps: projections, and how much of the neighbourhoods they preserve."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,58 +15,117 @@ from sbert.functional import Vectors, directions
 from sbert.inputs.arguments import check_choice, warn
 from sbert.inputs.extras import missing, require
 from sbert.inputs.vectors import vectors_of
+from sbert.pipeline.progress import progress_bar
+from sbert.search import semantic_search
 
-NAMES = {"tsne": "t-SNE", "pca": "PCA"}
+NAMES = {"tsne": "t-SNE", "umap": "UMAP", "pca": "PCA"}
 Coordinates = npt.NDArray[np.float32]
 Labels = Sequence[int] | npt.NDArray[np.integer[Any]]
-# Fewer vectors have no neighbourhoods to preserve, and more would take t-SNE too long.
-_LEAST, _MOST = 10, 50_000
-# Principal components that t-SNE uses: the others are mostly noise, and cost time.
-_COMPONENTS = 50
-# The neighbours of a label, most of which must belong to its cluster.
-_NEAREST = 50
-# Number of points that are tried for a label.
-_TRIED = 64
+# Fewer vectors have no neighbourhoods to preserve.
+_LEAST = 10
+_PERPLEXITY = 12.0
+# Iterations of t-SNE, and factors of its attractions: first to find groups, then to keep apart what they leave. Up to
+# _FEW vectors, more attraction than 1 takes less space, and so less time, and keeps more neighbours.
+_EARLY, _LATE, _FEW = 250, 500, 50_000
+# Iterations between two steps of the progress bar.
+_STEP = 50
+# From this number of points on, forces by interpolation are faster than by a tree. Nodes two units apart are as good
+# as openTSNE's one unit, and take a quarter of the time.
+_INTERPOLATED, _INTERVAL = 5_000, 2
+# The neighbours that count for the quality of a layout, and how many points are examined.
+_KEPT, _EXAMINED = 15, 1_000
+# The neighbours among which a new text is placed.
+_NEAR = 5
+# The neighbours of a label, and the share of them that belongs to its cluster, where this is possible.
+_NEAREST, _CLEAR = 50, 0.89
+# Number of points that are tried for a label, and for all labels together, but at least 8 for each.
+_TRIED, _ALL_TRIED = 64, 3_000
 
 
-def project(vectors: Vectors, dims: int = 2, method: str = "auto") -> Coordinates:
-    """Project vectors to coordinates for a map.
+class Neighbours(NamedTuple):
+    """The nearest vectors of each vector, by cosine, without itself.
 
-    PCA is the linear projection that preserves most of the variance: it is fast, and points that are far apart have
-    different vectors. t-SNE preserves neighbourhoods, so that groups become visible; distances between groups mean
-    little.
+    Args:
+        indices: (n, k) int64, in the order of decreasing cosine.
+        cosines: (n, k) float32.
+    """
+
+    indices: npt.NDArray[np.int64]
+    cosines: npt.NDArray[np.float32]
+
+
+def nearest_neighbours(vectors: Vectors, count: int | None = None) -> Neighbours:
+    """The nearest vectors of each vector, exactly.
 
     Args:
         vectors: NumPy array, tensor or lists.
-        dims: Number of coordinates, 1 to 3.
-        method: ``"pca"``, ``"tsne"`` (needs scikit-learn) or ``"auto"`` (the result of ``choose``; a warning is given
-            if that is PCA because scikit-learn is missing or there are too many vectors).
+        count: Number of neighbours; default: as many as the layout by t-SNE needs, 36. Fewer if there are too few
+            vectors.
 
     Shape:
-        vectors: (n, dim). Output: (n, dims) float32.
+        vectors: (n, dim). Output: (n, count).
+
+    Example:
+        >>> nearest_neighbours([[1.0, 0.0], [1.0, 0.2], [0.0, 1.0]], count=1).indices.tolist()
+        [[1], [0], [1]]
+    """
+    rows = len(check_vectors(vectors))
+    wanted = max(0, min(int(3 * _PERPLEXITY) if count is None else count, rows - 1))
+    scores, indices = semantic_search(vectors, vectors, top_k=min(wanted + 1, rows))
+    # Repeated texts may come before a text itself, or push it out.
+    order = np.argsort(indices == np.arange(rows)[:, None], axis=1, kind="stable")[:, :wanted]
+    return Neighbours(np.take_along_axis(indices, order, 1), np.take_along_axis(scores, order, 1))
+
+
+def project(
+    vectors: Vectors, method: str = "auto", neighbours: Neighbours | None = None, show_progress_bar: bool | None = False
+) -> Coordinates:
+    """Project vectors to points in a plane.
+
+    t-SNE and UMAP preserve neighbourhoods, so that groups become visible; distances between groups mean little. PCA is
+    the linear projection that preserves most of the variance: points that are far apart have different vectors. The
+    same vectors give the same points.
+
+    Args:
+        vectors: NumPy array, tensor or lists.
+        method: ``"tsne"`` (needs openTSNE), ``"umap"`` (needs umap-learn), ``"pca"`` or ``"auto"`` (the result of
+            ``choose``; a warning is given if that is PCA because openTSNE is missing).
+        neighbours: Those of ``nearest_neighbours(vectors)``, if they are known; t-SNE and UMAP need them.
+        show_progress_bar: Whether to show a bar of t-SNE's iterations; if None, on terminals and in notebooks.
+
+    Shape:
+        vectors: (n, dim). Output: (n, 2) float32.
 
     Raises:
-        ImportError: If the method is t-SNE and scikit-learn is not installed.
+        ImportError: If the package of the method is not installed.
         ValueError: If the vectors are not a matrix of finite numbers, the method is unknown, or there are too few
-            vectors for t-SNE.
+            vectors for it.
 
     References:
         Pearson, 1901. https://doi.org/10.1080/14786440109462720
         van der Maaten and Hinton, 2008. https://jmlr.org/papers/v9/vandermaaten08a.html
+        Linderman et al., 2019 (interpolation). https://doi.org/10.1038/s41592-018-0308-4
+        McInnes et al., 2018. https://arxiv.org/abs/1802.03426
 
     Example:
-        >>> project(np.array([[0.0, 0.0], [1.0, 0.0], [5.0, 0.0]]), dims=1, method="pca").round(2).tolist()
-        [[-2.0], [-1.0], [3.0]]
+        >>> project(np.array([[0.0, 0.0], [1.0, 0.0], [5.0, 0.0]]), method="pca").round(2).tolist()
+        [[-2.0, 0.0], [-1.0, 0.0], [3.0, 0.0]]
     """
     check_choice("method", method, ("auto", *NAMES))
-    if dims not in (1, 2, 3):
-        raise ValueError(f"dims={dims!r} cannot be drawn; pass 1, 2 or 3")
     matrix = check_vectors(vectors)
     if method == "auto":
         method, reason = choose(len(matrix))
         if reason is not None and len(matrix) >= _LEAST:
             warn(f"the layout is PCA, because {reason}")
-    return _pca(matrix, dims) if method == "pca" else _tsne(matrix, dims)
+    if method == "pca":
+        return _pca(matrix)
+    if len(matrix) < _LEAST:
+        raise ValueError(f"{len(matrix)} vectors are too few for {NAMES[method]}; pass method='pca'")
+    neighbours = neighbours or nearest_neighbours(matrix)
+    start = _pca(directions(torch.from_numpy(matrix)).numpy())
+    start /= max(float(start[:, 0].std()), 1e-12)
+    lay_out = partial(_tsne, show=show_progress_bar) if method == "tsne" else _umap
+    return np.asarray(lay_out(matrix, neighbours, start), np.float32)
 
 
 def choose(rows: int, method: str = "auto") -> tuple[str, str | None]:
@@ -72,35 +133,101 @@ def choose(rows: int, method: str = "auto") -> tuple[str, str | None]:
 
     Args:
         rows: Number of vectors.
-        method: As in ``project``; ``"auto"`` is t-SNE for 10 to 50,000 vectors if scikit-learn is installed, otherwise
-            PCA.
+        method: As in ``project``; ``"auto"`` is t-SNE for 10 vectors or more if openTSNE is installed, otherwise PCA.
 
     Returns:
-        ``"tsne"`` or ``"pca"``, and the reason with the remedy; None as the reason if the method is the requested one.
+        The method, and the reason with the remedy; None as the reason if the method is the requested one.
 
     Example:
-        >>> choose(60_000)
-        ('pca', '60,000 texts are more than 50,000, and t-SNE would take long; choose tsne and wait, or map a sample')
+        >>> choose(5)
+        ('pca', 'fewer than 10 texts have no neighbourhoods that t-SNE could keep')
     """
     if method != "auto":
         return method, None
     if rows < _LEAST:
         return "pca", f"fewer than {_LEAST} texts have no neighbourhoods that t-SNE could keep"
-    if rows > _MOST:
-        remedy = "choose tsne and wait, or map a sample"
-        return "pca", f"{rows:,} texts are more than {_MOST:,}, and t-SNE would take long; {remedy}"
     try:
-        import sklearn.manifold  # noqa: F401
+        import openTSNE  # noqa: F401
     except ImportError:
-        return "pca", str(missing("t-SNE", "scikit-learn", "plot"))
+        return "pca", str(missing("t-SNE", "openTSNE", "plot"))
     return "tsne", None
+
+
+def place(vectors: Vectors, mapped: Vectors, points: Vectors) -> tuple[Coordinates, npt.NDArray[np.int64]]:
+    """Points for new vectors in the layout of others: the median of the points of their 5 nearest vectors.
+
+    Args:
+        vectors: The new vectors.
+        mapped: The vectors of the map.
+        points: Their points.
+
+    Shape:
+        vectors: (new, dim). mapped: (n, dim). points: (n, 2). Output: (new, 2) float32, and (new,) int64, the nearest
+        vector of each.
+
+    References:
+        Poličar et al., 2023. https://doi.org/10.1007/s10994-021-06043-1
+
+    Example:
+        >>> place([[1.0, 0.1]], [[1.0, 0.0], [0.0, 1.0]], [[0.0, 0.0], [4.0, 2.0]])[1].tolist()
+        [0]
+    """
+    indices = semantic_search(vectors, mapped, top_k=min(_NEAR, len(check_vectors(mapped)))).indices  # (new, 5)
+    return np.median(check_vectors(points)[indices], axis=1).astype(np.float32), indices[:, 0]
+
+
+def layout_quality(vectors: Vectors, points: Vectors) -> tuple[float, float]:
+    """How well a layout preserves neighbourhoods of 15 vectors: the share it keeps, and its trustworthiness.
+
+        trustworthiness = 1 - 2 / (m k (2n - 3k - 1)) sum_i sum_(j in U_i) (r_ij - k)
+
+    where r_ij is the rank of j among the neighbours of i by cosine, and U_i the k nearest points of i that are not
+    among its k nearest vectors. Both are means over m, at most 1,000, points at equal steps.
+
+    Args:
+        vectors: The vectors.
+        points: Their points.
+
+    Shape:
+        vectors: (n, dim). points: (n, 2).
+
+    Returns:
+        Two numbers, at most 1; (nan, nan) for fewer than 32 vectors.
+
+    References:
+        Venna and Kaski, 2001. https://doi.org/10.1007/3-540-44668-0_68
+
+    Example:
+        >>> vectors = np.random.default_rng(0).normal(size=(100, 2))
+        >>> vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)  # Points on a circle.
+        >>> kept, trustworthiness = layout_quality(vectors, vectors)
+        >>> kept > 0.99, trustworthiness > 0.99
+        (True, True)
+    """
+    unit = directions(torch.from_numpy(check_vectors(vectors)))  # (n, dim)
+    places, rows, k = torch.from_numpy(check_vectors(points)), len(unit), _KEPT
+    if rows < 2 * k + 2:
+        return float("nan"), float("nan")
+    kept = beyond = 0
+    examined = torch.arange(0, rows, -(-rows // _EXAMINED))
+    for chosen in torch.split(examined, 100):
+        cosines, own = unit[chosen] @ unit.T, torch.arange(len(chosen))
+        distances = torch.cdist(places[chosen].double(), places.double())
+        cosines[own, chosen], distances[own, chosen] = -torch.inf, torch.inf
+        near = cosines.gather(1, distances.topk(k, largest=False).indices)  # (chosen, k)
+        ranks = torch.stack([(cosines > cosine[:, None]).sum(1) for cosine in near.T]) + 1
+        kept += int((ranks <= k).sum())
+        beyond += int((ranks - k).clamp(min=0).sum())
+    pairs = len(examined) * k
+    return kept / pairs, 1 - 2 * beyond / (pairs * (2 * rows - 3 * k - 1))
 
 
 def density_peaks(points: Vectors, labels: Labels, count: int) -> npt.NDArray[np.int64]:
     """For each cluster, the point where its label should be: where the cluster is dense, and others are not.
 
-    Of up to 64 points of the cluster, this is the one that is nearest to its 50 nearest points, if more than half of
-    these belong to the cluster; a cluster that is scattered among others has no such point.
+    Of up to 64 points of the cluster (fewer if there are many clusters), this is the one that is nearest to its nearest
+    quarter of the cluster. Of its 50 nearest points, at least 90 % belong to the cluster, or if there is no such point,
+    more than half; a cluster that is scattered among others has none.
 
     Args:
         points: Coordinates of the texts.
@@ -118,14 +245,18 @@ def density_peaks(points: Vectors, labels: Labels, count: int) -> npt.NDArray[np
     """
     positions, given = torch.from_numpy(check_vectors(points)), torch.as_tensor(np.asarray(labels))
     peaks = np.full(count, -1, np.int64)
+    most = min(_TRIED, max(8, _ALL_TRIED // max(count, 1)))
     for label in sorted({*given.tolist()} - {-1}):
         own = torch.nonzero(given == label)[:, 0]
-        tried = own[:: -(-len(own) // _TRIED)]
-        distances, nearest = torch.cdist(positions[tried], positions).topk(min(_NEAREST, len(own)), largest=False)
-        distance = distances.mean(1)  # (tried,)
-        distance[(given[nearest] == label).float().mean(1) <= 0.5] = torch.inf
-        if distance.min().isfinite():
-            peaks[label] = tried[distance.argmin()]
+        tried = own[:: -(-len(own) // most)]
+        distances = torch.cdist(positions[tried], positions)  # (tried, n)
+        nearest = distances.topk(min(_NEAREST, len(own)), largest=False).indices
+        share = (given[nearest] == label).float().mean(1)  # (tried,)
+        spread = distances[:, own].topk(-(-len(own) // 4), largest=False).values.mean(1)
+        for least in (_CLEAR, 0.5):
+            if (possible := torch.where(share > least, spread, torch.inf)).min().isfinite():
+                peaks[label] = tried[possible.argmin()]
+                break
     return peaks
 
 
@@ -145,10 +276,10 @@ def check_vectors(vectors: Vectors, name: str = "vectors") -> Coordinates:
     return matrix
 
 
-def _pca(matrix: Coordinates, dims: int) -> Coordinates:
-    """The first principal components, each with its largest absolute value positive; zeros if there are too few."""
+def _pca(matrix: Coordinates) -> Coordinates:
+    """The first two principal components, each with its largest absolute value positive; zeros if there are fewer."""
     rows, dim = matrix.shape
-    result = np.zeros((rows, dims), np.float32)
+    result = np.zeros((rows, 2), np.float32)
     if not rows:
         return result
     centred = matrix - matrix.mean(0, dtype=np.float64).astype(np.float32)  # (rows, dim)
@@ -157,20 +288,45 @@ def _pca(matrix: Coordinates, dims: int) -> Coordinates:
         axes = np.linalg.eigh((centred.T @ centred).astype(np.float64))[1][:, ::-1]
     else:
         axes = np.linalg.svd(centred, full_matrices=False)[2].T
-    components = centred @ axes[:, :dims].astype(np.float32)  # (rows, dims)
+    components = centred @ axes[:, :2].astype(np.float32)  # (rows, 2)
     signs = np.sign(np.take_along_axis(components, np.abs(components).argmax(0)[None], 0))
     result[:, : components.shape[1]] = components * signs
     return result
 
 
-def _tsne(matrix: Coordinates, dims: int) -> Coordinates:
-    """t-SNE of the directions of the vectors, initialized by their principal components, and so deterministic."""
-    if len(matrix) < 4:
-        raise ValueError(f"{len(matrix)} vectors are too few for t-SNE; pass method='pca'")
-    with require("t-SNE", "scikit-learn", "plot", "pass method='pca'"):
-        from sklearn.manifold import TSNE
-    components = _pca(directions(torch.from_numpy(matrix)).numpy(), min(_COMPONENTS, max(dims, matrix.shape[1])))
-    start = components[:, :dims] / max(float(components[:, 0].std()), 1e-12) * 1e-4
-    perplexity = min(30.0, (len(matrix) - 1) / 3)
-    tsne = TSNE(dims, init=start, perplexity=perplexity, random_state=0)
-    return np.asarray(tsne.fit_transform(components), np.float32)
+def _tsne(matrix: Coordinates, neighbours: Neighbours, start: Coordinates, show: bool | None) -> Any:
+    """t-SNE by openTSNE, from given neighbours and first points, and so deterministic."""
+    with require("t-SNE", "openTSNE", "plot", "pass method='pca'"):
+        from openTSNE import TSNEEmbedding
+        from openTSNE.affinity import PerplexityBasedNN
+        from openTSNE.nearest_neighbors import PrecomputedNeighbors
+    distances = np.sqrt(np.maximum(2 - 2 * neighbours.cosines.astype(np.float64), 0))
+    graph = PrecomputedNeighbors(neighbours.indices, distances)
+    perplexity = min(_PERPLEXITY, neighbours.indices.shape[1] / 3)
+    affinities = PerplexityBasedNN(perplexity=perplexity, knn_index=graph, n_jobs=torch.get_num_threads())
+    options: dict[str, Any] = {"n_jobs": torch.get_num_threads(), "random_state": 0, "ints_in_interval": _INTERVAL}
+    options["negative_gradient_method"] = "fft" if len(matrix) >= _INTERPOLATED else "bh"
+    points = TSNEEmbedding(1e-4 * start, affinities, **options)
+    phases = ((_EARLY, 12, 0.5), (_LATE, 1.5 if len(matrix) <= _FEW else 1, 0.8))
+    with progress_bar(show, total=_EARLY + _LATE, desc="Layout", unit=" steps") as bar:
+
+        def advance(*_: object) -> None:
+            bar.update(_STEP)
+
+        watch = {"callbacks": advance, "callbacks_every_iters": _STEP}
+        for steps, attraction, momentum in phases:
+            points = points.optimize(steps, exaggeration=attraction, momentum=momentum, **watch)
+    return points
+
+
+def _umap(matrix: Coordinates, neighbours: Neighbours, start: Coordinates) -> Any:
+    """UMAP from given neighbours and first points; on one thread, so that it is deterministic."""
+    itself = np.arange(len(matrix))[:, None]  # UMAP counts a point as its own first neighbour.
+    indices = np.concatenate([itself, neighbours.indices], 1)[:, :_KEPT]
+    distances = np.concatenate([0 * itself, 1 - neighbours.cosines], 1).clip(0)[:, :_KEPT].astype(np.float32)
+    known = {"n_neighbors": indices.shape[1], "precomputed_knn": (indices, distances, None)}
+    with warnings.catch_warnings():  # It says that it has no TensorFlow, and could not place new texts; place() does.
+        warnings.simplefilter("ignore")
+        with require("UMAP", "umap-learn", "umap", "pass method='pca'"):
+            from umap import UMAP
+        return UMAP(metric="cosine", init=10 * start, random_state=0, n_jobs=1, **known).fit_transform(matrix)

@@ -94,11 +94,3 @@ def _characters_of(path: str) -> frozenset[str]:
     from matplotlib.font_manager import get_font
 
     return frozenset(map(chr, get_font(path).get_charmap()))
-
-
-def font_families() -> list[str]:
-    """Matplotlib's font, followed by the installed fonts for other scripts."""
-    from matplotlib.font_manager import fontManager
-
-    installed = {font.name for font in fontManager.ttflist}
-    return ["DejaVu Sans", *(name for name in _FONTS if name in installed)]

@@ -5,14 +5,19 @@ from __future__ import annotations
 import base64
 import json
 import re
+import signal
+import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import numpy as np
 import pytest
 
-from sbert.search import topic_words
+from sbert.visualization.map_page import read_page
 from tests.cli.conftest import TEXTS, Run
 
 TITLE = "texts <b>.txt"
@@ -21,38 +26,96 @@ TITLE = "texts <b>.txt"
 def data(page: Path) -> dict[str, Any]:
     """What the page draws."""
     found: Any = re.search('type="application/json">(.*?)</script>', page.read_text(encoding="utf-8"), re.DOTALL)
-    values = json.loads(found[1])
-    points = np.frombuffer(base64.b64decode(values["points"]), "<f4").reshape(-1, 2)
-    return {**values, "points": points, "labels": np.frombuffer(base64.b64decode(values["labels"]), "<i4")}
+    return json.loads(found[1])  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def table(texts: Path) -> Path:
+    """60 texts in two groups, with columns."""
+    lines = [f"{('cats sleep', 'taxes rise')[row % 2]} {row},{row % 3},2026-01-{row % 28 + 1:02}" for row in range(60)]
+    path = texts.with_name("table.csv")
+    path.write_text("\n".join(["text,number,day", *lines]), encoding="utf-8")
+    return path
 
 
 def test_a_page_of_a_file(folder: Path, texts: Path, run: Run) -> None:
     page, texts = texts.with_name("map.html"), texts.rename(texts.with_name(TITLE))
     page.write_text("old", encoding="utf-8")
-    assert run("map", folder, texts, "-o", page, "--clusters", "4")[1] == f"{page}: 12 texts, laid out by t-SNE\n"
+    assert run("map", folder, texts, "-o", page)[1] == f"{page}: 12 texts, laid out by t-SNE\n"
     found = data(page)
     assert found["texts"] == TEXTS
-    sizes = np.bincount(found["labels"])
-    words = topic_words(TEXTS, found["labels"], 3)
-    assert found["names"] == [", ".join(words[label]) for label in range(4)]
-    assert all(name.count(", ") == 2 for name in found["names"])
-    assert len(sizes) == 4
-    assert (np.diff(sizes) <= 0).all()
-    assert np.abs(found["points"]).max() == pytest.approx(1, abs=1e-6)
+    assert found["neighbours"]["size"] == 10
+    points = np.frombuffer(base64.b64decode(found["points"]), "<u2")
+    assert (points.min(), points.max()) == (0, 65535)
     assert page.stat().st_mode == texts.stat().st_mode
     assert "<title>texts &lt;b&gt;.txt</title>" in page.read_text(encoding="utf-8")
     assert sorted(path.name for path in page.parent.iterdir()) == ["map.html", TITLE]
-    assert run("map", folder, texts, "-o", page, "--clusters", "0", "--title", "T", "--quiet") == (0, "", "")
-    assert (data(page)["names"], set(data(page)["labels"])) == ([], {-1})
+    assert run("map", folder, texts, "-o", page, "--topics", "0", "--title", "T", "--quiet") == (0, "", "")
+    assert data(page)["levels"] == []
 
 
-def test_without_scikit_learn(folder: Path, texts: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("sklearn.cluster", "sklearn.manifold"):
-        monkeypatch.setitem(sys.modules, name, None)
-    assert run("map", folder, texts, "-o", "map.html")[0] == 0
-    assert data(Path("map.html"))["names"] == []
-    code, _, error = run("map", folder, texts, "-o", "map.html", "--clusters", "3")
-    assert (code, 'pip install "sbert[cluster]"' in error) == (2, True)
+def test_columns_and_an_image(folder: Path, table: Path, run: Run) -> None:
+    arguments = ["map", folder, table, "--column", "text", "--columns", "number", "--color-by", "day"]
+    code, out, _ = run(*arguments, "-o", "map.html", "--image", "map.svg")
+    assert code == 0
+    assert re.fullmatch(
+        r"map.html: 60 texts, laid out by t-SNE; keeps \d+% of the 15 nearest texts, .*", out.split("\n")[0]
+    )
+    found = data(Path("map.html"))
+    assert [(column["name"], column["kind"]) for column in found["columns"]] == [("number", "number"), ("day", "date")]
+    assert found["colour"] == "day"
+    assert "<svg" in Path("map.svg").read_text(encoding="utf-8")
+    code, _, error = run(*arguments[:-1], "text", "-o", "map.html")
+    assert (code, "color_by='text' is no column of" in error or "--color-by" in error) == (2, True)
+    assert run("map", folder, table, "--column", "text")[2].startswith("sbert: error: there is no output; pass -o FILE")
+
+
+def test_new_texts_on_an_old_map(folder: Path, table: Path, run: Run) -> None:
+    assert run("map", folder, table, "--column", "text", "-o", "old.html")[0] == 0
+    Path("new.txt").write_text("cats sleep 100\ntaxes rise 101\n", encoding="utf-8")
+    code, out, error = run("map", folder, "new.txt", "--onto", "old.html", "-o", "new.html", "--color-by", "new")
+    assert (code, "62 texts, laid out by that of old.html, with 2 new texts" in out) == (0, True), error
+    (old, old_points, old_topics), (texts, points, topics) = read_page("old.html"), read_page("new.html")
+    assert texts == [*old, "cats sleep 100", "taxes rise 101"]
+    np.testing.assert_allclose(points[:60], old_points, atol=1e-4)
+    for row, group in ((60, 0), (61, 1)):
+        distances = np.linalg.norm(points[:60] - points[row], axis=1)
+        assert (distances.argsort()[:5] % 2 == group).all()
+    assert [level.names for level in topics] == [level.names for level in old_topics]
+
+
+def test_a_map_is_served_on_this_machine_alone(folder: Path, table: Path) -> None:
+    command = [sys.executable, "-m", "sbert", "map", str(folder), str(table), "--column", "text", "--serve", "0"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        address = re.match(r"http://127.0.0.1:\d+", line)
+        assert address is not None, line
+        page = urlopen(f"{address[0]}/").read().decode()
+        assert "connect-src 'self'" in page
+        hits = json.loads(urlopen(f"{address[0]}/search?query=cats%20sleep%202").read())
+        assert len(hits) == 50
+        assert [row % 2 for row, _ in hits[:8]] == [0] * 8
+        assert all(a[1] >= b[1] for a, b in pairwise(hits))
+        for path, headers, status in (("/x", {}, 404), ("/", {"Host": "example.org"}, 403)):
+            with pytest.raises(HTTPError) as raised:
+                urlopen(Request(address[0] + path, headers=headers))
+            assert raised.value.code == status
+            raised.value.close()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()  # type: ignore[union-attr]
+
+
+def test_without_open_tsne(folder: Path, texts: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "openTSNE", None)
+    code, out, _ = run("map", folder, texts, "-o", "map.html")
+    assert (code, "laid out by PCA, because t-SNE needs openTSNE" in out) == (0, True)
+    assert data(Path("map.html"))["levels"] == []
 
 
 def test_a_full_disk_leaves_the_old_page(folder: Path, texts: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from examples.shared import ACTIONS, PEOPLE, PLACES
 from sbert import SentenceEncoder, Trainer, TrainingConfig
 from sbert.evaluation import SimilarityEvaluator
 from sbert.losses import CosineSimilarityLoss
-from sbert.visualization import corpus_map, map_page, project, similarity_heatmap, training_curves
+from sbert.visualization import Topics, corpus_map, map_page, project, similarity_heatmap, training_curves
 
 SENTENCES = [
     "The cat sleeps on the sofa.",
@@ -42,7 +42,7 @@ def draw(folder: Path) -> dict[str, str]:
     points = project(model.encode(texts))  # (texts, 2)
     names = [action for action, *_ in ACTIONS]
     corpus_map(points, folder / "map.png", labels=[names[label] for label in labels])
-    map_page(texts, points, labels, names, title="Sentences by what is done", path=folder / "map.html")
+    map_page(texts, points, [Topics(labels, names)], title="Sentences by what is done", path=folder / "map.html")
     training_curves(_train(texts, labels), folder / "curves.png")
 
     heatmap = _figure("heatmap.png", "Similarities of six sentences: similarity_heatmap(sentences, model)")

@@ -96,7 +96,8 @@ def test_topic_words_follow_the_formula() -> None:
             * np.log(1 + mean / (counts[0][word] + counts[1][word]))
             for word, times in own.items()
         }
-        assert found[label] == sorted(weights, key=lambda word: (-weights[word], word))[:4]
+        content = sorted(set(weights) - {"the", "and", "after"}, key=lambda word: (-weights[word], word))
+        assert found[label] == content[:4]
     assert list(found) == [0, 1]
     assert (found[0][0], found[1][0]) == ("law", "cat")
     # No other to tell it from.

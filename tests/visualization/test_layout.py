@@ -1,4 +1,4 @@
-"""Coordinates agree with scikit-learn's, and groups stay together."""
+"""Layouts agree with scikit-learn's figures, groups stay together, and topics are where a map is dense."""
 
 from __future__ import annotations
 
@@ -8,46 +8,122 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.decomposition import PCA
+from sklearn.manifold import trustworthiness
+from sklearn.neighbors import NearestNeighbors
 
-from sbert.visualization.projection import choose, project
+from sbert.visualization.projection import choose, layout_quality, nearest_neighbours, place, project
+from sbert.visualization.topics import find_topics
 
 
-def groups(rows: int = 60, dim: int = 12) -> tuple[np.ndarray, np.ndarray]:
+def groups(rows: int = 60, dim: int = 12, count: int = 3) -> tuple[np.ndarray, np.ndarray]:
     random = np.random.default_rng(0)
-    labels = np.arange(rows) % 3
-    return (3 * np.eye(3, dim)[labels] + 0.2 * random.normal(size=(rows, dim))).astype(np.float32), labels
+    labels = np.arange(rows) % count
+    return (3 * np.eye(count, dim)[labels] + 0.2 * random.normal(size=(rows, dim))).astype(np.float32), labels
 
 
 @pytest.mark.parametrize(("rows", "dim"), [(50, 7), (7, 50), (8, 8), (400, 3)])
 def test_pca_is_that_of_scikit_learn(rows: int, dim: int) -> None:
     vectors = np.random.default_rng(0).normal(size=(rows, dim)) * np.linspace(3, 1, dim)
-    for dims in (1, 2, 3):
-        found = project(vectors, dims, "pca")
-        expected = PCA(dims).fit_transform(vectors)
-        np.testing.assert_allclose(np.abs(found), np.abs(expected), atol=1e-4)
-        assert found.dtype == np.float32
-        greatest = np.abs(found).argmax(0)
-        assert (found[greatest, np.arange(dims)] > 0).all()
+    found = project(vectors, "pca")
+    np.testing.assert_allclose(np.abs(found), np.abs(PCA(2).fit_transform(vectors)), atol=1e-4)
+    assert found.dtype == np.float32
+    assert (found[np.abs(found).argmax(0), [0, 1]] > 0).all()
 
 
 def test_any_number_of_vectors() -> None:
     for method in ("auto", "pca"):
-        assert project(np.zeros((0, 5)), method=method).shape == (0, 2)
+        assert project(np.zeros((0, 5)), method).shape == (0, 2)
         for vectors in (np.ones((1, 5)), np.ones((4, 5)), np.ones((1, 1))):
-            np.testing.assert_array_equal(project(vectors, method=method), np.zeros((len(vectors), 2)))
-    line = project(np.arange(5.0)[:, None], method="pca")
+            np.testing.assert_array_equal(project(vectors, method), np.zeros((len(vectors), 2)))
+    line = project(np.arange(5.0)[:, None], "pca")
     np.testing.assert_allclose(line, [[-2, 0], [-1, 0], [0, 0], [1, 0], [2, 0]] * np.sign(line[-1, :1] + 1e-9))
 
 
-def test_tsne_keeps_groups_together_and_repeats_itself() -> None:
+@pytest.mark.parametrize("method", ["tsne", pytest.param("umap", marks=pytest.mark.slow)])  # numba compiles UMAP.
+def test_groups_stay_together_and_layouts_repeat_themselves(method: str) -> None:
     vectors, labels = groups()
-    points = project(vectors)
-    np.testing.assert_array_equal(points, project(vectors, method="tsne"))
-    assert abs(points - project(vectors, method="pca")).max() > 1
+    points = project(vectors, method)
+    np.testing.assert_array_equal(points, project(vectors, method, nearest_neighbours(vectors)))
+    assert abs(points - project(vectors, "pca")).max() > 1
     distances = np.linalg.norm(points[:, None] - points[None], axis=2) + np.eye(len(points)) * 1e9
     assert (labels[distances.argmin(1)] == labels).all()
-    repeated = project(np.repeat(vectors[:4], 5, axis=0))  # Texts that repeat.
-    assert np.isfinite(repeated).all()
+    assert np.isfinite(project(np.repeat(vectors[:4], 5, axis=0), method)).all()  # Texts that repeat.
+
+
+@pytest.mark.slow  # Only large maps are laid out by interpolation.
+def test_large_maps_keep_neighbours_and_repeat_themselves() -> None:
+    vectors, labels = groups(6000, 24, 20)
+    points = project(vectors)
+    np.testing.assert_array_equal(points, project(vectors))
+    near = NearestNeighbors(n_neighbors=16).fit(points).kneighbors(points)[1][:, 1:]
+    assert (labels[near] == labels[:, None]).mean() > 0.99
+
+
+def test_neighbours_are_those_of_scikit_learn() -> None:
+    vectors, _ = groups()
+    found = nearest_neighbours(vectors, 7)
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    distances, expected = NearestNeighbors(n_neighbors=8).fit(unit).kneighbors(unit)
+    np.testing.assert_array_equal(found.indices, expected[:, 1:])
+    np.testing.assert_allclose(found.cosines, 1 - distances[:, 1:] ** 2 / 2, atol=1e-5)
+    for rows, count in ((1, 0), (3, 2), (100, 36)):
+        same = nearest_neighbours(np.ones((rows, 4)))  # A text that repeats is never its own neighbour.
+        assert same.indices.shape == (rows, count)
+        assert (same.indices != np.arange(rows)[:, None]).all()
+
+
+def test_quality_is_that_of_scikit_learn() -> None:
+    vectors, _ = groups(300)
+    points = project(vectors)
+    kept, trust = layout_quality(vectors, points)
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    assert trust == pytest.approx(trustworthiness(unit, points, n_neighbors=15), abs=1e-6)
+    own, near = (NearestNeighbors(n_neighbors=16).fit(x).kneighbors(x)[1][:, 1:] for x in (unit, points))
+    assert kept == pytest.approx(np.mean([len({*a} & {*b}) / 15 for a, b in zip(own, near, strict=True)]))
+    assert np.isnan(layout_quality(vectors[:31], points[:31])).all()
+
+
+def test_new_texts_stand_among_their_neighbours() -> None:
+    vectors, labels = groups()
+    points = project(vectors)
+    placed, nearest = place(vectors[:9] + 0.01, vectors, points)
+    np.testing.assert_array_equal(nearest, np.arange(9))
+    for row in range(9):
+        distances = np.linalg.norm(points - placed[row], axis=1)
+        assert (labels[distances.argsort()[:5]] == labels[row]).all()
+    assert place(vectors[:1], vectors[:2], points[:2])[0].shape == (1, 2)
+
+
+def test_topics_are_dense_places_and_have_parts() -> None:
+    random = np.random.default_rng(0)
+    centres = np.array([[0, 0], [0, 10], [30, 0], [30, 10], [10, 25], [20, 25]])
+    points = np.concatenate([centre + random.normal(size=(200, 2)) * 0.3 for centre in centres])
+    points = np.concatenate([points, random.uniform(-5, 35, (40, 2))])
+    place_of = np.repeat([*range(6), -1], [200] * 6 + [40])
+    meanings = np.eye(3, 8)[np.clip(place_of, 0, None) // 2] + 0.3 * np.eye(8)[2:][np.clip(place_of, 0, None)]
+    words = ["red cat", "blue cat", "low tax", "high tax", "old road", "new road", "noise"]
+    texts = [words[number] for number in place_of]
+    coarse, fine = find_topics(texts, meanings, points, levels=[3])
+    shared = [[word for word in ("cat", "road", "tax") if word in name] for name in coarse.names]
+    assert sorted(shared) == [["cat"], ["road"], ["tax"]]
+    labels = np.asarray(fine.labels)
+    for number in range(6):
+        own = labels[place_of == number]
+        topic = np.bincount(own[own >= 0]).argmax()
+        assert (own == topic).mean() > 0.9
+        assert (place_of[labels == topic] == number).mean() > 0.95
+    assert (labels[place_of == -1] == -1).mean() > 0.8  # What lies between has no topic.
+    parents = {(a, b) for a, b in zip(fine.labels, coarse.labels, strict=True)}
+    assert len({fine_topic for fine_topic, _ in parents}) == len(parents)  # Each is part of one.
+    assert (np.diff(np.bincount(labels[labels >= 0])) <= 0).all()
+    assert coarse.of_each()[0] == coarse.names[coarse.labels[0]]
+
+
+def test_a_map_without_dense_places_has_no_topics() -> None:
+    for rows in (0, 1, 9):
+        assert find_topics(["a"] * rows, np.ones((rows, 2)), np.ones((rows, 2))) == []
+    [only] = find_topics(["a cat"] * 12, np.ones((12, 2)), np.ones((12, 2)))
+    assert (list(only.labels), only.names) == ([0] * 12, ["cat"])
 
 
 def test_what_cannot_be_laid_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,25 +133,19 @@ def test_what_cannot_be_laid_out(monkeypatch: pytest.MonkeyPatch) -> None:
     cases: list[tuple[Any, dict[str, Any], str]] = [
         (broken, {}, r"vectors\[5\] is not finite"),
         (vectors[0], {}, r"shape \(12,\); pass a matrix"),
-        (vectors, {"method": "umap"}, "method='umap' is unknown; pass one of 'auto', 'tsne', 'pca'"),
-        (vectors, {"dims": 4}, "dims=4 cannot be drawn"),
-        (vectors[:3], {"method": "tsne"}, "3 vectors are too few"),
+        (vectors, {"method": "mds"}, "method='mds' is unknown; pass one of 'auto', 'tsne', 'umap', 'pca'"),
+        (vectors[:3], {"method": "tsne"}, "3 vectors are too few for t-SNE"),
     ]
     for given, options, message in cases:
         with pytest.raises(ValueError, match=message):
             project(given, **options)
-    monkeypatch.setitem(sys.modules, "sklearn.manifold", None)
-    with pytest.warns(UserWarning, match="the layout is PCA, because t-SNE needs scikit-learn"):
+    monkeypatch.setitem(sys.modules, "openTSNE", None)
+    with pytest.warns(UserWarning, match="the layout is PCA, because t-SNE needs openTSNE"):
         found = project(vectors)
-    np.testing.assert_array_equal(found, project(vectors, method="pca"))
+    np.testing.assert_array_equal(found, project(vectors, "pca"))
     with pytest.raises(ImportError, match=r'pip install "sbert\[plot\]", or'):
-        project(vectors, method="tsne")
-
-
-def test_more_than_50000_texts_are_laid_out_by_pca_with_a_warning() -> None:
-    vectors = np.random.default_rng(0).normal(size=(50_001, 3))
-    with pytest.warns(UserWarning, match=r"the layout is PCA, because 50,001 texts are more than 50,000.*choose tsne"):
-        found = project(vectors)
-    np.testing.assert_array_equal(found, project(vectors, method="pca"))
-    assert choose(50_000) == ("tsne", None)
-    assert choose(50_001, "pca") == ("pca", None)
+        project(vectors, "tsne")
+    monkeypatch.setitem(sys.modules, "umap", None)
+    with pytest.raises(ImportError, match=r'UMAP needs umap-learn; run: pip install "sbert\[umap\]"'):
+        project(vectors, "umap")
+    assert choose(5, "umap") == ("umap", None)

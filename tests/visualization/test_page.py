@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
+import sys
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -12,11 +14,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sbert.visualization.map_page import map_page
+from sbert.visualization.map_page import map_page, parse_column, read_page
+from sbert.visualization.projection import Neighbours
+from sbert.visualization.topics import Topics
 from tests.visualization import browser
 
 NASTY = "</script><b>bold</b><!-- <script>alert(1)</script> __TITLE__ & \u2028 \x00 \"quoted\" 'and' \\u003c"
-HEIGHT, PANEL = 800, 17 * 16  # Of the window, and how wide the panel is.
+HEIGHT, PANEL = 800, 20 * 16  # Of the window, and how wide the panel is.
 
 
 class Scripts(HTMLParser):
@@ -40,33 +44,78 @@ class Scripts(HTMLParser):
 
 def test_no_text_ends_the_script() -> None:
     texts = [NASTY, "half a pair: \ud83d", "文장é"]
-    page = map_page(texts, np.eye(3, 2), [0, 1, 0], names=[NASTY, "two"], title=NASTY)
-    plain = map_page(["a", "b", "c"], np.eye(3, 2), [0, 1, 0], names=["one", "two"])
+    nasty, plain_topics = (Topics([0, 1, 0], [name, "two"]) for name in (NASTY, "one"))
+    page = map_page(texts, np.eye(3, 2), [nasty], columns={NASTY: [NASTY, 1, NASTY]}, title=NASTY, note=NASTY)
+    plain = map_page(["a", "b", "c"], np.eye(3, 2), [plain_topics])
     assert Scripts(page).elements == Scripts(plain).elements
     data = json.loads(Scripts(page).scripts[0])
     assert data["texts"] == [NASTY, "half a pair: ?", "文장é"]
-    assert data["names"] == [NASTY, "two"]
+    assert data["levels"][0]["names"] == [NASTY, "two"]
+    assert data["columns"][0]["names"] == [NASTY, "1"]
     assert page.encode("utf-8")
     assert "&lt;/script&gt;&lt;b&gt;bold" in page
     assert not re.search(r"https?:|//[a-z]+\.", plain)
+    assert "connect-src 'none'" in plain
 
 
 @pytest.mark.parametrize(
     ("points", "more", "message"),
     [
-        (np.zeros((2, 3)), [], r"points have shape \(2, 3\); pass \(2, 2\)"),
-        ([[0, 0], [np.nan, 0]], [], r"vectors\[1\] is not finite"),
-        (np.eye(2), [[0]], r"labels are array\(\[0\]\); pass 2 integers"),
-        (np.eye(2), [np.array([0.0, 1.0])], r"labels are array\(\[0., 1.\]\); pass 2 integers"),
-        (np.eye(2), [[0, -2]], r"labels are array\(\[ 0, -2\]\); pass 2 integers, -1 for"),
-        (np.eye(2), [[0, 1], ["one"]], "labels name 2 clusters, and names 1"),
+        (np.zeros((2, 3)), {}, r"points have shape \(2, 3\); pass \(2, 2\)"),
+        ([[0, 0], [np.nan, 0]], {}, r"vectors\[1\] is not finite"),
+        (np.eye(2), {"topics": [Topics([0], ["a"])]}, r"labels are array\(\[0\]\); pass 2 integers"),
+        (np.eye(2), {"topics": [Topics(np.array([0.0, 1.0]), ["a", "b"])]}, r"labels are array\(\[0., 1.\]\); pass 2"),  # type: ignore[arg-type]
+        (np.eye(2), {"topics": [Topics([0, -2], ["a"])]}, r"pass 2 integers, -1 for texts without topic"),
+        (np.eye(2), {"topics": [Topics([0, 1], ["one"])]}, "labels name 2 topics, and names 1"),
+        (np.eye(2), {"columns": {"n": [1]}}, "there are 2 texts, and n has 1 rows"),
+        (np.eye(2), {"color_by": "n"}, "color_by='n' is no column of numbers, dates or categories; the columns: none"),
+        (np.eye(2), {"columns": {"n": [1, 2]}, "color_by": "m"}, r"the columns: n \(number\)"),
     ],
 )
-def test_what_cannot_be_drawn(points: Any, more: list[Any], message: str) -> None:
+def test_what_cannot_be_drawn(points: Any, more: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        map_page(["a", "b"], points, *more)
+        map_page(["a", "b"], points, **more)
     with pytest.raises(ValueError, match="no texts"):
         map_page([], np.zeros((0, 2)))
+
+
+def test_columns_are_what_all_of_their_values_can_be() -> None:
+    for values, kind, parsed in [
+        (["1", "2.5", ""], "f", [1, 2.5, np.nan]),
+        ([1, None], "f", [1, np.nan]),
+        (["2026-01-31", None], "M", ["2026-01-31", "NaT"]),
+        (["2026-01-31T10:00:00+02:00"], "M", ["2026-01-31T08:00:00"]),
+        (["1", "x"], "U", ["1", "x"]),
+        ([None, ""], "U", ["", ""]),
+        (["inf", "2"], "f", [np.inf, 2]),
+    ]:
+        found = parse_column(values)
+        assert found.dtype.kind == kind
+        np.testing.assert_array_equal(found, np.array(parsed, found.dtype))
+    columns = {"same": ["a"] * 6, "own": list("abcdef"), "some": ["b", "b", "a", "", "a", "b"], "far": [*range(5), 1e9]}
+    data = json.loads(Scripts(map_page(list("abcdef"), np.eye(6, 2), columns=columns)).scripts[0])["columns"]
+    assert [column["kind"] for column in data] == ["category", "text", "category", "number"]
+    assert data[2]["names"] == ["b", "a"]
+
+
+def test_a_page_can_be_read_again(tmp_path: Path) -> None:
+    points = np.random.default_rng(0).normal(size=(5, 2)).astype(np.float32)
+    labels = [Topics([0, 0, 1, 1, -1], ["x", "y"]), Topics([2, 0, 1, 1, -1], ["p", "q", "r"])]
+    map_page([NASTY, *"abcd"], points, labels, path=tmp_path / "map.html")
+    texts, found, topics = read_page(tmp_path / "map.html")
+    assert texts == [NASTY, *"abcd"]
+    span = np.ptp(points, axis=0).max() / 2
+    np.testing.assert_allclose(found * span, points - (points.min(0) + points.max(0)) / 2, atol=1e-4)
+    assert [(list(level.labels), level.names) for level in topics] == [(list(a.labels), a.names) for a in labels]
+    (tmp_path / "other.html").write_text("<html></html>")
+    with pytest.raises(ValueError, match=r"other\.html is no page of a map"):
+        read_page(tmp_path / "other.html")
+
+
+def test_texts_of_large_maps_are_shortened(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["sbert.visualization.map_page"], "_CHARACTERS", 600)
+    texts = json.loads(Scripts(map_page(["a" * 400, "b"], np.eye(2))).scripts[0])["texts"]
+    assert texts == ["a" * 299 + "…", "b"]
 
 
 def test_a_page_is_written_as_other_pictures(tmp_path: Path) -> None:
@@ -101,33 +150,45 @@ def own_share(points: np.ndarray, labels: np.ndarray, label: int, at: Any) -> fl
 def test_labels_stand_at_the_density_peak_of_their_own_cluster() -> None:
     points, labels = parted()
     assert own_share(points, labels, 0, np.median(points[labels == 0], axis=0)) < 0.1  # Else any place would do.
-    page = map_page([f"text {i}" for i in range(len(points))], points, labels, ["parted", "middle", "scattered"])
-    peaks = json.loads(Scripts(page).scripts[0])["peaks"]
+    topics = Topics(labels, ["parted", "middle", "scattered"])
+    page = map_page([f"text {i}" for i in range(len(points))], points, [topics])
+    peaks = json.loads(Scripts(page).scripts[0])["levels"][0]["peaks"]
     for label in (0, 1):
         assert labels[peaks[label]] == label
-        assert own_share(points, labels, label, points[peaks[label]]) > 0.5
+        assert own_share(points, labels, label, points[peaks[label]]) > 0.89
     # There is no place where most points are of the third, so no label may say so; and the page says that.
     assert peaks[2] == -1
-    assert "1 cluster is scattered among others, and named only in the legend." in page
+    assert "1 topic is scattered among others, and named only in the legend." in page
 
 
 # ----------------------------------------------------------------------------------------------------- a browser
 
 ROWS = 20_000
+FIRST = [NASTY, "The Red Fox", "a red boat", "lakes and boats", "café 문장", "C++ \u202e \x1b[31m"]
 
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[browser.Browser]:
-    """20,000 points in three clusters; points 0 to 4 stand apart from all others."""
+    """20,000 points of three topics, the first of which has two parts; points 0 to 4 stand apart from all others."""
     program = browser.find()
     if program is None:
         pytest.skip("there is no chromium; apt-get install chromium")
     random = np.random.default_rng(0)
     points = np.concatenate([[[-9, 9], [9, 9], [9, -9], [-9, -9], [0, 9]], random.normal(size=(ROWS - 5, 2))])
-    labels = np.concatenate([[0, 1, 2, -1, 0], random.integers(0, 3, ROWS - 5)])
-    texts = [NASTY, "The Red Fox", "a red boat", "a LAKE", "café 문장", *(f"text {i}" for i in range(5, ROWS))]
+    labels = np.concatenate([[0, 1, 2, -1, 0], np.digitize(points[5:, 0], [-0.5, 0.5])])
+    finer = np.where(labels == 0, np.where(points[:, 1] > 0, 0, 3), labels)
+    topics = [Topics(labels, ["a, b", "c", NASTY]), Topics(finer, ["a", "c", NASTY, "b"])]
+    columns = {
+        "number": list(range(ROWS)),
+        "kind": ["x", "y"] * (ROWS // 2),
+        "day": [f"2026-01-{row % 28 + 1:02}" for row in range(ROWS)],
+        "id": [f"id {row}" for row in range(ROWS)],
+    }
+    near = (np.arange(ROWS)[:, None] + [1, 2]) % ROWS  # Each text is similar to the next two.
+    neighbours = Neighbours(near, np.tile(np.float32([0.8, 0.6]), (ROWS, 1)))
+    texts = [*FIRST, *(f"text {i}" for i in range(len(FIRST), ROWS))]
     folder = tmp_path_factory.mktemp("page")
-    (folder / "map.html").write_text(map_page(texts, points, labels, ["a, b", "c", NASTY]), encoding="utf-8")
+    (folder / "map.html").write_text(map_page(texts, points, topics, neighbours, columns), encoding="utf-8")
     with browser.Browser(program, folder / "profile", (1200, HEIGHT)) as opened:
         opened.open(folder / "map.html")
         yield opened
@@ -137,7 +198,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[browser.Browser]:
 def fresh(page: browser.Browser) -> browser.Browser:
     """The page as it is at first."""
     page.key("Escape")
-    page.run("document.activeElement.blur(), fit()")
+    page.run("document.activeElement.blur(), openDrawer(false), fit()")
+    page.run("element('colour').value = 0, element('colour').dispatchEvent(new Event('change'))")
     page.painted()
     return page
 
@@ -154,6 +216,27 @@ def shown(page: browser.Browser) -> str | None:
     return said
 
 
+def legend(page: browser.Browser) -> list[str]:
+    names: list[str] = page.run("[...document.querySelectorAll('#legend span')].map((x) => x.textContent)")
+    return names
+
+
+def listed(page: browser.Browser) -> list[str]:
+    texts: list[str] = page.run("[...document.querySelectorAll('#hits span')].map((x) => x.textContent)")
+    return texts
+
+
+def lit(page: browser.Browser) -> list[int]:
+    rows: list[int] = page.run("[...lit.keys()].filter((i) => lit[i])")
+    return rows
+
+
+def choose_colour(page: browser.Browser, name: str) -> None:
+    page.run(f"[...element('colour').options].find((option) => option.textContent === '{name}').selected = true")
+    page.run("element('colour').dispatchEvent(new Event('change'))")
+    page.painted()
+
+
 def pixel(page: browser.Browser, row: int) -> list[int]:
     colour: list[int] = page.run(f"(([x, y]) => [...context.getImageData(x, y, 1, 1).data])(toScreen({row}))")
     return colour
@@ -164,7 +247,7 @@ def test_all_points_are_drawn_and_nothing_is_fetched(fresh: browser.Browser) -> 
     assert fresh.run("element('count').textContent") == "20,000 texts"
     assert pixel(fresh, 0)[3] > 100
     assert pixel(fresh, 1)[:3] != pixel(fresh, 2)[:3]
-    assert fresh.run("[...document.querySelectorAll('#legend span')].map((x) => x.textContent)") == ["a, b", "c", NASTY]
+    assert sorted(legend(fresh)) == sorted(["a, b", "c", NASTY])
     # Nothing of the texts has become part of the page.
     assert fresh.run("document.querySelectorAll('b').length") == 0
     asked = [request["request"]["url"] for request in fresh.of("Network.requestWillBeSent")]
@@ -200,27 +283,147 @@ def test_hover_says_what_a_point_is(fresh: browser.Browser) -> None:
         assert found == (best if distance <= fresh.run("radius() + 8") else -1)
 
 
-def test_search_marks_what_it_finds(fresh: browser.Browser) -> None:
+def test_search_lights_and_lists_what_it_finds(fresh: browser.Browser) -> None:
     fresh.key("/")
-    fresh.write("RED")
+    fresh.write("fox RED")  # In any order.
     fresh.painted()
-    assert fresh.run("[...lit.keys()].filter((i) => lit[i])") == [1, 2]
-    assert fresh.run("element('count').textContent") == "2 of 20,000 texts"
+    assert fresh.run("element('count').textContent") == "1 of 20,000 texts by words, 2 by meaning"
+    assert (lit(fresh), listed(fresh)) == ([1, 2, 3], ["The Red Fox", "a red boat", "lakes and boats"])
+    assert fresh.run("document.querySelector('#hits .rule').textContent") == "similar in meaning"
     assert fresh.run("drawn") == ROWS
     hit, other = pixel(fresh, 1), pixel(fresh, 4)
     assert max(other[:3]) - min(other[:3]) < 30 < max(hit[:3]) - min(hit[:3])  # Grey, and a colour.
-    for text in ("The Red Fox", "a red boat", "The Red Fox"):
+    for text in ("The Red Fox", "a red boat", "lakes and boats", "The Red Fox"):
         fresh.key("Enter")
         assert shown(fresh) == text
     fresh.mouse("mouseMoved", *place(fresh, 4))
     assert shown(fresh) is None  # What the search leaves out says nothing.
+    fresh.run("document.querySelectorAll('#hits button')[1].click()")
+    assert shown(fresh) == "a red boat"
     fresh.write(" no such text")
-    assert fresh.run("element('count').textContent") == "0 of 20,000 texts"
+    assert fresh.run("element('count').textContent") == "0 of 20,000 texts by words, 0 by meaning"
     fresh.key("Enter")
     assert shown(fresh) is None
     fresh.key("Escape")
     fresh.painted()
     assert fresh.run("[element('search').value, hits, drawn]") == ["", ROWS, ROWS]
+
+
+def test_words_have_stems_and_may_be_unfinished(fresh: browser.Browser) -> None:
+    for query, rows in {
+        "boat": [2, 3],
+        "Boats, red": [2],
+        "lak": [3],
+        "문": [4],
+        "CAFÉ": [4],
+        "c++": [5],
+        "text 19999": [19999],
+        "</script>": [0],
+    }.items():
+        assert sorted(fresh.run(f"withWords({query!r})")) == rows, query
+    stems = [("rupee", "rupees"), ("lose", "loss"), ("losing", "lost", "loses"), ("study", "studies"), ("boxes", "box")]
+    for alike in stems:
+        found = [fresh.run(f"stem({word!r})") for word in alike if word != "lost"]
+        assert len(set(found)) == 1, alike
+    assert fresh.run("['bus', 'class', 'this', 'red', 'ring'].map(stem)") == ["bus", "clas", "this", "red", "ring"]
+
+
+def test_a_click_pins_a_text_and_lists_what_is_similar(fresh: browser.Browser) -> None:
+    fresh.click(*place(fresh, 1))
+    fresh.painted()
+    assert fresh.run("element('heading').textContent") == "more like this"
+    assert listed(fresh) == ["a red boat", "lakes and boats"]
+    scores = fresh.run("[...document.querySelectorAll('#hits small')].map((x) => x.textContent)")
+    assert scores == ["0.80", "0.60"]
+    card = fresh.run("[...element('card').children].map((x) => x.textContent)")
+    assert card == ["The Red Fox", "c › c", "number: 1", "kind: y", "day: 2026-01-02", "id: id 1"]
+    fresh.click(PANEL + 200, 600)
+    assert fresh.run("element('reading').hidden")
+
+
+def test_columns_colour_and_filter(fresh: browser.Browser) -> None:
+    assert fresh.run("[...element('colour').options].map((x) => x.textContent)") == ["topics", "number", "kind", "day"]
+    topics = [pixel(fresh, row) for row in (1, 2)]
+    choose_colour(fresh, "number")
+    assert [pixel(fresh, row) for row in (1, 2)] != topics
+    assert pixel(fresh, 0) == pixel(fresh, 1)  # The same end of the scale.
+    assert legend(fresh) == []
+    fresh.run("element('low').value = 500, element('low').dispatchEvent(new Event('input'))")
+    middle = sum(row >= 9999.5 for row in range(ROWS))
+    assert fresh.run("hits") == middle
+    assert fresh.run("element('count').textContent") == f"{middle:,} of 20,000 texts"
+    choose_colour(fresh, "kind")
+    assert legend(fresh) == ["x", "y"]
+    fresh.run("document.querySelectorAll('#legend button')[1].click()")
+    assert fresh.run("hits") == middle / 2  # Both filters hold.
+    choose_colour(fresh, "day")
+    assert fresh.run("element('bounds').textContent") == "all to all (day)"
+    fresh.run("element('high').value = 0, element('high').dispatchEvent(new Event('input'))")
+    assert fresh.run("element('bounds').textContent").startswith("all to 2026-01-01")
+    assert all(row % 28 == 0 and row % 2 == 1 for row in lit(fresh)) or lit(fresh) == []
+    fresh.key("Escape")
+    assert fresh.run("hits") == ROWS
+
+
+def test_an_area_is_selected_and_saved(fresh: browser.Browser) -> None:
+    fresh.key("s")
+    x, y = place(fresh, 1)
+    corners = [(x - 40, y - 30), (x + 20, y - 30), (x + 20, y + 40), (x - 40, y + 40)]
+    fresh.mouse("mousePressed", *corners[0], button="left", clickCount=1)
+    for corner in corners[1:]:
+        fresh.mouse("mouseMoved", *corner, button="left", buttons=1)
+    fresh.mouse("mouseReleased", *corners[-1], button="left", clickCount=1)
+    assert lit(fresh) == [1]
+    assert fresh.run("selecting") is False
+    lines = fresh.run("csv()").split("\r\n")
+    assert lines[0] == '"text","topic 1","topic 2","number","kind","day","id"'
+    assert lines[1:] == ['"The Red Fox","c","c","1","y","2026-01-02","id 1"', ""]
+    assert fresh.run("(save(), document.querySelectorAll('a').length)") == 0
+    fresh.run("element('clear').click()")
+    assert fresh.run("hits") == ROWS
+    parsed = list(csv.reader(fresh.run("csv()").splitlines(keepends=True)))
+    assert (len(parsed), parsed[1][0].split("\n")[0]) == (ROWS + 1, NASTY)
+
+
+def test_finer_topics_appear_as_one_zooms_in(fresh: browser.Browser) -> None:
+    fresh.run("context.constructor.prototype.seen = []")
+    fresh.run(
+        "context.fillText = function (text, ...rest) { this.seen.push([text, this.font.startsWith('600')]);"
+        " return this.constructor.prototype.fillText.call(this, text, ...rest); }"
+    )
+    bold = []
+    for factor in (1, 3):
+        fresh.run(f"context.seen.length = 0, fit(), zoom({factor})")
+        fresh.painted()
+        bold.append({text for text, is_bold in fresh.run("context.seen") if is_bold})
+    fresh.run("delete context.fillText")
+    assert "a, b" in bold[0]
+    assert "a, b" not in bold[1]
+    assert bold[1] <= {"a", "b", "c", fresh.run(f"shorten({json.dumps(NASTY)}, 34)")}
+    button = "[...document.querySelectorAll('#legend button')].find((x) => x.children[1].textContent === 'a, b')"
+    fresh.run(f"{button}.click()")
+    assert sorted(legend(fresh)) == sorted(["a, b", "a", "b", "c", NASTY])
+    fresh.run("document.querySelectorAll('#legend ul button')[0].click()")
+    assert 0 < fresh.run("hits") < fresh.run("levels[0].labels.filter((label) => label === 0).length")
+
+
+def test_on_a_phone_the_panel_is_a_drawer(fresh: browser.Browser) -> None:
+    size = {"deviceScaleFactor": 2, "mobile": True}
+    fresh.send("Emulation.setDeviceMetricsOverride", width=390, height=800, **size)
+    try:
+        fresh.painted()
+        share = "element('panel').getBoundingClientRect().height / innerHeight"
+        assert fresh.run(share) < 0.15
+        assert fresh.run("document.documentElement.scrollWidth") <= 390
+        fresh.run("element('drawer').click()")
+        assert fresh.run(share) > 0.6
+        assert fresh.run("element('drawer').getAttribute('aria-expanded')") == "true"
+        assert fresh.run("element('legend').getBoundingClientRect().height > 100")
+        fresh.run("element('drawer').click()")
+        assert fresh.run(share) < 0.15
+    finally:
+        fresh.send("Emulation.setDeviceMetricsOverride", width=1200, height=HEIGHT, deviceScaleFactor=1, mobile=False)
+        fresh.painted()
 
 
 def test_zoom_and_drag_change_the_view(fresh: browser.Browser) -> None:
@@ -249,27 +452,29 @@ def test_zoom_and_drag_change_the_view(fresh: browser.Browser) -> None:
     assert fresh.run("({...view})") == before
 
 
-def test_the_legend_shows_one_cluster_and_keys_reach_everything(fresh: browser.Browser) -> None:
+def test_the_legend_shows_one_topic_and_keys_reach_everything(fresh: browser.Browser) -> None:
     fresh.run("element('search').focus()")
     reached = []
-    for _ in range(8):
+    for _ in range(12):
         fresh.key("Tab")
-        reached.append(fresh.run("document.activeElement.id || document.activeElement.textContent.slice(0, 4)"))
-    assert [name for name in reached if name in ("map", "in", "out", "all")] == ["map", "in", "out", "all"]
-    assert reached[0].startswith("a, b")
-    fresh.run("document.querySelectorAll('#legend button')[1].focus()")
+        reached.append(fresh.run("document.activeElement.id || document.activeElement.children[1]?.textContent"))
+    buttons = ["colour", *legend(fresh), "lasso", "save", "map", "in", "out", "all"]
+    assert [name for name in reached if name in buttons][: len(buttons)] == buttons
+    second = "[...document.querySelectorAll('#legend button')].find((x) => x.children[1].textContent === 'c')"
+    fresh.run(f"{second}.focus()")
     fresh.key("Enter")
-    labels = fresh.run("[...labels]")
+    labels = fresh.run("[...levels[0].labels]")
     assert fresh.run("hits") == labels.count(1)
-    assert fresh.run("document.querySelectorAll('[aria-pressed=true]').length") == 1
+    assert fresh.run("document.querySelectorAll('#legend [aria-pressed=true]').length") == 1
+    assert fresh.run("document.activeElement.children[1].textContent") == "c"
     fresh.run("canvas.focus()")
     fresh.key("n")
     assert shown(fresh) == "The Red Fox"
     fresh.key("n")
-    assert fresh.run("labels[current]") == 1
+    assert fresh.run("levels[0].labels[current]") == 1
     fresh.key("p")
     assert shown(fresh) == "The Red Fox"
-    fresh.run("document.querySelectorAll('#legend button')[1].click()")
+    fresh.run(f"{second}.click()")
     assert fresh.run("hits") == ROWS
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, pairwise
+from math import log1p
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +31,30 @@ from sbert.search.exact.semantic_search import in_memory
 _CENTRES, _BLOCK = 128, 16384
 # Each method of ``cluster``, and the arguments that it takes.
 _METHODS = {"kmeans": "clusters", "agglomerative": "either clusters or threshold", "community": "threshold"}
+
+_FUNCTION_WORDS = frozenset(
+    """
+    about above after again against ago all almost alone along already also although always am among an and another any
+    anybody anyone anything are around as at away back be became because become been before behind being below between
+    both but by came can cannot come could did do does doing done down during each either else enough even ever every
+    everyone everything few for from further get gets getting give given go goes going gone got had has have having he
+    her here hers herself him himself his how however if in instead into is it its itself just keep let like ll made
+    make makes many may me might mine more most much must my myself need neither never no nobody none nor not nothing
+    now of off often on once one only onto or other others our ours ourselves out over own per perhaps put quite rather
+    re really said same say says see seem seems several shall she should since so some somebody someone something
+    sometimes somewhere still such take tell than that the their theirs them themselves then there therefore these they
+    thing things this those though through thus to together too toward towards two under until up upon us use used using
+    ve very via want was way ways we well went were what whatever when where whether which while who whole whom whose
+    why will with within without won would yes yet you your yours yourself
+    ain aren couldn didn doesn don hadn hasn haven isn mightn mustn needn shan shouldn wasn weren wouldn
+    """.split()
+)
+# Phrases that occur less often are left out.
+_REPEATED = 2
+# From this number of clusters on, a word that is usual in more than this part of them characterizes none.
+_MANY, _COMMON = 8, 0.5
+# The terms of greatest weight that are examined for a cluster; words with this beginning in common are alike.
+_RANKED, _BEGINNING = 100, 5
 
 
 @known_arguments
@@ -202,19 +228,21 @@ def _order_by_size(labels: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 @known_arguments
 def topic_words(texts: Iterable[str], labels: Iterable[int], top_k: int = 5) -> dict[int, list[str]]:
-    """The words that characterize each cluster, by a class-based tf-idf.
+    """The words, and phrases of two words, that characterize each cluster, by a class-based tf-idf.
 
         w_tc = (sqrt(p_tc) - sqrt(q_tc)) log(1 + A / f_t)
 
-    where p_tc is the relative frequency of word t in cluster c, q_tc the same in all other clusters together, f_t the
+    where p_tc is the relative frequency of term t in cluster c, q_tc the same in all other clusters together, f_t the
     number of times t occurs in all clusters, and A the mean number of words per cluster. Subtracting q_tc removes
     words that are frequent in every cluster, such as "the". The square root makes the variance of a frequency nearly
-    independent of its size. A word is a run of at least two letters, digits or underscores, in lower case.
+    independent of its size. A word is a run of at least two letters, digits or underscores, in lower case. English
+    function words are left out, and so are words that are usual in most clusters, where there are 8 or more. A phrase
+    takes the place of its words if it makes up half of the occurrences of one of them.
 
     Args:
         texts: The texts that were clustered.
         labels: One label per text; texts with the label -1 are ignored.
-        top_k: Number of words per cluster.
+        top_k: Number of words and phrases per cluster, no two of which share a word or its beginning.
 
     Returns:
         A dict from label to words, greatest weight first; equal weights in alphabetical order.
@@ -228,9 +256,9 @@ def topic_words(texts: Iterable[str], labels: Iterable[int], top_k: int = 5) -> 
         Bartlett, 1936 (square roots of counts). https://doi.org/10.2307/2983678
 
     Example:
-        >>> texts = ["The cat sleeps.", "The cat naps here.", "The taxes rise.", "The state raises taxes."]
+        >>> texts = ["The cat sleeps.", "The cat naps here.", "Income taxes rise.", "They raise income taxes."]
         >>> topic_words(texts, [0, 0, 1, 1], top_k=1)
-        {0: ['cat'], 1: ['taxes']}
+        {0: ['cat'], 1: ['income taxes']}
     """
     if isinstance(labels, str) or not isinstance(labels, Iterable):
         raise TypeError(f"labels are {labels!r:.60}; pass one label per text, as cluster() returns them")
@@ -238,19 +266,56 @@ def topic_words(texts: Iterable[str], labels: Iterable[int], top_k: int = 5) -> 
     count = check_count("top_k", top_k)
     if len(listed) != len(given):
         raise ValueError(f"there are {len(listed)} texts and {len(given)} labels; pass one label per text")
-    words: dict[int, Counter[str]] = {label: Counter() for label in sorted(set(given)) if label >= 0}
+    terms: dict[int, Counter[str]] = {label: Counter() for label in sorted(set(given)) if label >= 0}
+    sizes = dict.fromkeys(terms, 0)  # Words of each cluster.
     for text, label in zip(listed, given, strict=True):
         if label >= 0:
-            words[label].update(re.findall(r"\w\w+", text.lower()))
-    overall = sum(words.values(), Counter[str]())
-    total = overall.total()
+            words = re.findall(r"\w\w+", text.lower())
+            sizes[label] += len(words)
+            content = [None if word in _FUNCTION_WORDS else word for word in words]
+            pairs = (f"{a} {b}" for a, b in pairwise(content) if a and b and a != b)
+            terms[label].update(chain(filter(None, content), pairs))
+    overall = Counter[str]()
+    for own in terms.values():
+        overall.update(own)
+    for pair in [term for term, times in overall.items() if times < _REPEATED and " " in term]:
+        del overall[pair]
+    total = sum(sizes.values())
+    if len(terms) >= _MANY:  # Leave out what is at least half as frequent as overall in most clusters.
+        usual = Counter(
+            term
+            for label, own in terms.items()
+            for term, times in own.items()
+            if 2 * times * total >= overall[term] * sizes[label]
+        )
+        for term in [term for term, clusters in usual.items() if clusters > _COMMON * len(terms)]:
+            overall.pop(term, None)
     result = {}
-    for label, own in words.items():
-        size, others = own.total(), max(1, total - own.total())
+    for label, own in terms.items():
+        size, others = sizes[label], max(1, total - sizes[label])
         weights = {
-            word: ((times / size) ** 0.5 - ((overall[word] - times) / others) ** 0.5)
-            * np.log1p(total / len(words) / overall[word])
-            for word, times in own.items()
+            term: ((times / size) ** 0.5 - ((overall[term] - times) / others) ** 0.5)
+            * log1p(total / len(terms) / overall[term])
+            for term, times in own.items()
+            if term in overall
         }
-        result[label] = sorted(weights, key=lambda word: (-weights[word], word))[:count]
+        result[label] = _distinct_terms(sorted(weights, key=lambda term: (-weights[term], term)), own, count)
     return result
+
+
+def _distinct_terms(ranked: Sequence[str], times: Mapping[str, int], count: int) -> list[str]:
+    """The first terms that share no word, or its beginning; phrases in place of words that occur mostly in them."""
+    phrases: dict[str, str] = {}  # The first phrase that makes up half of a word's occurrences.
+    for phrase in (term for term in ranked[:_RANKED] if " " in term):
+        for word in phrase.split():
+            if 2 * times[phrase] > times[word] > 1:
+                phrases.setdefault(word, phrase)
+    chosen: list[str] = []
+    used: set[str] = set()
+    for term in ranked[:_RANKED]:
+        term = phrases.get(term, term)
+        beginnings = {word[:_BEGINNING] for word in term.split()}
+        if not beginnings & used:
+            chosen.append(term)
+            used |= beginnings
+    return chosen[:count]
