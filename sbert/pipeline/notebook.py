@@ -39,10 +39,10 @@ class Table(NamedTuple):
 
     def _repr_html_(self) -> str:
         """The table as HTML, in which texts are texts whatever they contain, for formulas, too."""
-        lines = ["".join(f"<th>{escape(name)}</th>" for name in self.head)]
         style = 'style="text-align:left; overflow-wrap:anywhere" dir="auto"'
-        lines += ["".join(f"<td {style}>{escape(value)}</td>" for value in line) for line in _as_texts(self)]
-        rows = "".join(f"<tr>{line}</tr>" for line in lines)
+        lines = [[f"<th {style}>{escape(name)}</th>" for name in self.head]]
+        lines += [[f"<td {style}>{escape(value)}</td>" for value in line] for line in _as_texts(self)]
+        rows = "".join(f"<tr>{''.join(line)}</tr>" for line in lines)
         return f'<table class="tex2jax_ignore mathjax_ignore">{rows}</table>'
 
 

@@ -23,6 +23,7 @@ from sbert.training.rows.batches import Batches, Dataset, check_column_settings
 from sbert.training.rows.table import Batch
 from sbert.training.run import Run, preserve_random_state
 from sbert.training.run.checkpoint import lock_output
+from sbert.training.run.report import History
 from sbert.training.run.weights import prepare_model
 
 if TYPE_CHECKING:
@@ -178,6 +179,8 @@ class Trainer:
     def fit(self, *, resume: bool = False, show_progress_bar: bool | None = None) -> list[dict[str, Any]]:
         """Train, and return the history: one dict every ``log_every`` steps, and one for each evaluation.
 
+        A notebook displays it as a table with curves.
+
         Afterwards the model is in the same mode as before, with the weights of the last step; the best weights are in
         ``output/best``. The caller's random number generators are restored.
 
@@ -211,7 +214,7 @@ class Trainer:
             ranks.run_on_main(lambda: stack.enter_context(lock_output(config.output)))
             weights = stack.enter_context(prepare_model(model, self.batches.losses, config))
             callbacks = self.evaluator, self.callbacks
-            return Run(weights, self.batches, config, *callbacks, ranks, resume, show_progress_bar).train()
+            return History(Run(weights, self.batches, config, *callbacks, ranks, resume, show_progress_bar).train())
 
 
 def _check_kinds(model: Any, config: Any) -> None:
