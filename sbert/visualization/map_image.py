@@ -31,8 +31,7 @@ _NO_CLUSTER = "0.7"
 _MAX_TEXTS = 30
 
 # The name of a cluster, None for no cluster, and its rows.
-Rows = npt.NDArray[np.int64]
-Cluster = tuple[Any, Rows]
+Cluster = tuple[Any, npt.NDArray[np.int64]]
 
 
 @known_arguments
@@ -50,13 +49,10 @@ def corpus_map(
         vectors: Vectors of the texts; vectors of dimension 2 are used as points directly.
         path: Where to save the image; the file extension gives the format. By default, it is only returned.
         labels: The cluster of each vector, an int or a name, -1 or None for no cluster; or an array of floats or
-            datetime64, which are drawn on a colour scale. The 11 largest clusters have
-            colours of their own, and with the legend the others differ by their markers.
-        texts: The text of each vector. Up to 30 texts are written beside their points; of more, one per cluster: its
-            medoid, which has the greatest mean cosine with the vectors of the cluster, or, if ``vectors`` are points,
-            the text where the cluster is densest.
-        legend: Whether the names of clusters stand in a legend; if not, they stand on the map where the cluster is
-            densest, as on a page.
+            datetime64, which are drawn on a colour scale. Of more than 12 clusters, some differ by their markers.
+        texts: The text of each vector. Up to 30 texts are written beside their points; of more, one per cluster, where
+            it is densest.
+        legend: Whether the names of clusters stand in a legend; if not, and without texts, they stand on the map.
         ax: Axes of matplotlib to draw into; default: those of a new figure.
 
     Shape:
@@ -97,26 +93,22 @@ def corpus_map(
         axis.set_xlabel(NAMES[method], loc="right", fontsize=8, color="0.4")
     if labels is not None and values is None and len(points) and legend:
         shown = axis.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=9, labelspacing=0.6)
-        written, fonts = choose_fonts(text.get_text() for text in shown.get_texts())
-        for handle, text, name in zip(shown.legend_handles, shown.get_texts(), written, strict=True):
+        names, fonts = choose_fonts(text.get_text() for text in shown.get_texts())
+        for handle, text, name in zip(shown.legend_handles, shown.get_texts(), names, strict=True):
             handle.set(sizes=[40], alpha=1)
             text.set(text=name, parse_math=False, fontfamily=fonts)
-    named = [at for at, (name, _) in enumerate(clusters) if name is not None]
-    if texts is not None:
-        chosen = list(range(len(points)))
-        if len(points) > _MAX_TEXTS:
-            typical = _typical_rows(matrix, method is None, [rows for _, rows in clusters])
-            named = [at for at in named if typical[at] >= 0]
-            chosen = [typical[at] for at in named]
-            # Among many points, a ring shows to which point and cluster a text belongs.
+    written: dict[int, str] = {} if texts is None else dict(enumerate(texts))
+    if values is None and (len(written) > _MAX_TEXTS or not legend):
+        numbers = np.empty(len(points), np.int64)
+        for number, (_, rows) in enumerate(clusters):
+            numbers[rows] = number
+        peaks = density_peaks(points, numbers, len(clusters))
+        named = [at for at, (name, _) in enumerate(clusters) if name is not None and peaks[at] >= 0]
+        written = {peaks[at]: str(clusters[at][0] if texts is None else texts[peaks[at]]) for at in named}
+        if texts is not None:  # Among many points, a ring shows to which point and cluster a text belongs.
             ring = {"facecolors": [colours[at] for at in named], "edgecolors": "black", "linewidths": 0.8}
-            axis.scatter(*points[chosen].T, s=30, zorder=2, **ring)
-        _write_texts(figure, axis, points, {row: texts[row] for row in chosen})
-    elif not legend:
-        densest = _typical_rows(points, True, [rows for _, rows in clusters])
-        _write_texts(
-            figure, axis, points, {densest[at]: str(clusters[at][0]) for at in named if densest[at] >= 0}, True
-        )
+            axis.scatter(*points[list(written)].T, s=30, zorder=2, **ring)
+    _write_texts(figure, axis, points, written, centred=texts is None)
     return save_figure(figure, path)
 
 
@@ -165,19 +157,6 @@ def _by_cluster(labels: Iterable[Any] | None, count: int) -> list[Cluster]:
         rows.setdefault(None if name == -1 else name, []).append(row)
     named = sorted(rows.items(), key=lambda item: (item[0] is not None, -len(item[1])))
     return [(name, np.array(own)) for name, own in named]
-
-
-def _typical_rows(vectors: Coordinates, are_points: bool, clusters: list[Rows]) -> list[int]:
-    """One row per cluster: its medoid by cosine; for points, the row where it is densest, or -1."""
-    if are_points:
-        labels = np.repeat(np.arange(len(clusters)), list(map(len, clusters)))[np.argsort(np.concatenate(clusters))]
-        return list(density_peaks(vectors, labels, len(clusters)))
-    medoids = []
-    for rows in clusters:
-        own = vectors[rows].astype(np.float64)  # (members, dim)
-        own /= np.maximum(np.linalg.norm(own, axis=1, keepdims=True), 1e-12)
-        medoids.append(int(rows[(own @ own.sum(0)).argmax()]))
-    return medoids
 
 
 def _write_texts(

@@ -17,7 +17,7 @@ from sbert.search import topic_words
 from sbert.visualization.projection import Labels, check_vectors
 
 # Cells along a side of the grid, and the standard deviation of the kernel in mean distances of points, and in cells.
-_CELLS, _WIDTH, _LEAST_WIDTH = 512, 1.35, 3.0
+_CELLS, _WIDTH, _LEAST_WIDTH = 512, 1.7, 3.0
 # A topic has at least this number of texts, and ends where the density is below this part of its peak.
 _MEMBERS, _FLOOR = 10, 0.3
 # Topics of the levels above the finest, and terms in a name.

@@ -135,23 +135,40 @@ def test_what_cannot_be_drawn(draw: Any, message: str) -> None:
         draw()
 
 
-def test_a_corpus_map_writes_the_medoid_of_each_cluster() -> None:
+def test_a_corpus_map_writes_a_text_where_each_cluster_is_dense() -> None:
     """Of a cluster that lies in two parts, the text nearest the middle of the plane is another topic's."""
     random = np.random.default_rng(0)
     one, two, other = np.eye(3, 8)
     # Most of the first cluster points along one, a part of it along two; row 31 stands alone between them.
     first = np.concatenate([np.tile(one, (20, 1)), np.tile(two, (11, 1)), [0.35 * one + 0.35 * two + other]])
     vectors = np.concatenate([first, np.tile(other, (20, 1))]) + random.normal(size=(52, 8)) * 0.02
-    vectors *= random.uniform(0.1, 10, (52, 1))  # The length of a vector says nothing of its direction.
     labels = np.repeat([0, 1], [32, 20])
     axis = corpus_map(vectors, labels=labels, texts=[f"text {i}" for i in range(52)]).axes[0]
-    directions = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-    expected = []
-    for label in (0, 1):
-        rows = np.flatnonzero(labels == label)
-        expected.append(f"text {rows[(directions[rows] @ directions[rows].T).mean(1).argmax()]}")
-    assert [text.get_text() for text in axis.texts] == expected
-    assert axis.get_xlabel() == "t-SNE"
+    rows = [int(text.get_text().split()[1]) for text in axis.texts]
+    assert list(labels[rows]) == [0, 1]
+    assert rows[0] != 31
+
+
+def test_names_stand_on_the_map_in_place_of_a_legend() -> None:
+    points = np.concatenate([np.random.default_rng(0).normal(size=(40, 2)) + middle for middle in (0, 20)])
+    names = ["left"] * 40 + ["right"] * 39 + [None]
+    axis = corpus_map(points, labels=names, legend=False).axes[0]
+    assert axis.get_legend() is None
+    for text, middle in zip(axis.texts, (0, 20), strict=True):
+        assert text.get_text() == ("right" if middle else "left")
+        np.testing.assert_allclose(text.xy, [middle] * 2, atol=2)
+
+
+@pytest.mark.parametrize("kind", ["float64", "datetime64[s]"])
+def test_numbers_and_dates_have_a_colour_scale(kind: str) -> None:
+    values = np.arange(10).astype(kind)
+    values[3] = "NaT" if kind.startswith("d") else "nan"
+    figure = corpus_map(np.eye(10, 2), labels=values)
+    drawn = figure.axes[0].collections
+    assert [len(each.get_offsets()) for each in drawn] == [1, 9]
+    assert len(np.unique(drawn[1].to_rgba(drawn[1].get_array()), axis=0)) == 9
+    assert len(figure.axes) == 2
+    assert corpus_map(np.eye(2), labels=np.full(2, np.nan)).axes
 
 
 # ---------------------------------------------------------------------------------------------------------- curves
