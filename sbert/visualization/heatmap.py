@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import product
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy.typing as npt
 
 from sbert.functional import Vectors
 from sbert.inputs.arguments import known_arguments
+from sbert.inputs.extras import require
 from sbert.inputs.texts import texts_of
 from sbert.visualization.drawing import Path, new_axes, new_figure, save_figure
 from sbert.visualization.projection import check_vectors
@@ -128,20 +128,16 @@ def _as_matrix(sentences: list[str], scores: Compares | Vectors) -> Scores:
 
 
 def _order(matrix: Scores) -> list[int]:
-    """An order in which similar rows are neighbours: groups of average linkage, joined at their most similar ends."""
-    between = (matrix + matrix.T).astype(np.float64)
-    sums, groups = between.copy(), {row: [row] for row in range(len(matrix))}
-    while len(groups) > 1:
-        live, sizes = list(groups), np.array([len(group) for group in groups.values()])
-        means = sums[np.ix_(live, live)] / np.outer(sizes, sizes)
-        np.fill_diagonal(means, -np.inf)
-        one, two = sorted(live[at] for at in np.unravel_index(means.argmax(), means.shape))
-        turned = product(*((group, group[::-1]) for group in (groups[one], groups.pop(two))))
-        left, right = max(turned, key=lambda ends: between[ends[0][-1], ends[1][0]])
-        groups[one] = left + right
-        sums[one] += sums[two]
-        sums[:, one] += sums[:, two]
-    return groups[0]
+    """An order in which similar rows are neighbours: that of average linkage, with its branches turned for it."""
+    with require("an order by similarity", "scipy", "plot", "pass order=False"):
+        from scipy.cluster.hierarchy import leaves_list, linkage
+        from scipy.spatial.distance import squareform
+    distances = float(matrix.max()) - (matrix + matrix.T).astype(np.float64) / 2
+    np.fill_diagonal(distances, 0)
+    if len(matrix) < 2:
+        return [0]
+    order: list[int] = leaves_list(linkage(squareform(distances), "average", optimal_ordering=True)).tolist()
+    return order
 
 
 def _write_scores(axis: Any, matrix: Scores, colours: npt.NDArray[np.float64], points: float) -> None:

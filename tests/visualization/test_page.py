@@ -309,6 +309,19 @@ def test_search_lights_and_lists_what_it_finds(fresh: browser.Browser) -> None:
     assert fresh.run("[element('search').value, hits, drawn]") == ["", ROWS, ROWS]
 
 
+def test_a_served_page_asks_its_server_what_is_similar(fresh: browser.Browser) -> None:
+    fresh.run("window.asked = [], window.own = window.fetch, data.served = true")
+    answer = "({json: () => [[5, 0.9], [1, 0.5]]})"
+    fresh.run(f"window.fetch = (address) => {{ asked.push(address); return Promise.resolve({answer}); }}; 1")
+    fresh.key("/")
+    fresh.write("fox & hounds")
+    fresh.run("new Promise((done) => setTimeout(done, 600))")
+    assert fresh.run("asked") == ["search?query=fox%20%26%20hounds"]
+    assert listed(fresh) == [FIRST[5], FIRST[1]]
+    assert fresh.run("element('count').textContent") == "0 of 20,000 texts by words, 2 by meaning"
+    fresh.run("data.served = false, window.fetch = window.own, 1")
+
+
 def test_words_have_stems_and_may_be_unfinished(fresh: browser.Browser) -> None:
     for query, rows in {
         "boat": [2, 3],
