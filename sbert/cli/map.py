@@ -1,7 +1,7 @@
 """``sbert map``: the texts of a file as points on a page; neighbours have similar meanings.
 
 sbert map texts.txt -o map.html
-sbert map news.csv --column text --columns topic,date --color-by date -o map.html --image map.png
+sbert map news.csv --column text --color-by date -o map.html --image map.png
 sbert map texts.txt --serve
 """
 
@@ -14,8 +14,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
-
-import numpy as np
 
 from sbert.cli.options import TEXTS, add_options, at_least, load, names, new_file, progress, read_rows
 
@@ -66,6 +64,8 @@ def run(arguments: argparse.Namespace) -> None:
     read = read_rows(arguments, keep)
     texts = [text for text, _ in read.values()]
     columns = {name: [row[name] for _, row in read.values()] for name in keep}
+    import numpy as np
+
     from sbert.visualization import corpus_map, map_page
     from sbert.visualization.map_page import parse_column, read_page
     from sbert.visualization.projection import NAMES, choose, layout_quality, nearest_neighbours, place, project
@@ -91,9 +91,9 @@ def run(arguments: argparse.Namespace) -> None:
         columns = {name: [None] * len(old) + values for name, values in columns.items()}
         columns["new"] = ["no"] * len(old) + ["yes"] * len(placed)
         layout, method = f"that of {Path(arguments.onto).name}, with {len(placed):,} new texts", "tsne"
-    kept, trustworthiness = layout_quality(vectors, points)
-    if np.isfinite(kept):
-        layout += f"; keeps {kept:.0%} of the 15 nearest texts, trustworthiness {trustworthiness:.2f}"
+    same, trustworthiness = layout_quality(vectors, points)
+    if np.isfinite(same):
+        layout += f"; keeps {same:.0%} of the 15 nearest texts, trustworthiness {trustworthiness:.2f}"
     title = arguments.title or ("Map" if arguments.texts == "-" else Path(arguments.texts).name)
     note = f"Layout: {layout}. {_MEANING[method]}"
     make = partial(map_page, texts, points, topics, neighbours, columns, arguments.color_by, title, note)

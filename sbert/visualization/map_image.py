@@ -174,14 +174,14 @@ def _write_texts(
     written, fonts = choose_fonts(shorten(text, 40) for text in texts.values())
     look: dict[str, Any] = {"va": "center", "fontsize": 8, "parse_math": False, "fontfamily": fonts}
     look |= {"textcoords": "offset points", "path_effects": [withStroke(linewidth=2.5, foreground="white")]}
-    places, taken = list(product((0, 7, -7, 14, -14, 21, -21), ((6, "left"), (-6, "right")))), []
+    offsets, taken = list(product((0, 7, -7, 14, -14, 21, -21), ((6, "left"), (-6, "right")))), []
     if centred:
-        look["fontweight"], places = "bold", [(up, (0, "center")) for up in (0, 7, -7)]
+        look["fontweight"], offsets = "bold", [(up, (0, "center")) for up in (0, 7, -7)]
     else:
         taken = [Bbox.from_bounds(x - 4, y - 4, 8, 8) for x, y in axis.transData.transform(points[list(texts)])]
     for row, text in zip(texts, written, strict=True):
         note = axis.annotate(text, points[row], xytext=(0, 0), **look)
-        for up, (right, side) in places:
+        for up, (right, side) in offsets:
             note.set(position=(right, up), ha=side)
             box = note.get_window_extent()
             if edge.x0 <= box.x0 and box.x1 <= edge.x1 and not any(box.overlaps(other) for other in taken):

@@ -135,10 +135,10 @@ def read_page(path: str | os.PathLike[str]) -> tuple[list[str], Coordinates, lis
         OSError: If the file cannot be read.
         ValueError: If it is no such page.
     """
-    found = _DATA.search(Path(path).read_text(encoding="utf-8"))
-    if found is None:
+    match = _DATA.search(Path(path).read_text(encoding="utf-8"))
+    if match is None:
         raise ValueError(f"{path} is no page of a map; pass one that sbert map wrote")
-    data = json.loads(found[1])
+    data = json.loads(match[1])
 
     def decode(text: str, dtype: str) -> npt.NDArray[Any]:
         return np.frombuffer(base64.b64decode(text), dtype)

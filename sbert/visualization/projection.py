@@ -200,26 +200,26 @@ def layout_quality(vectors: Vectors, points: Vectors) -> tuple[float, float]:
     Example:
         >>> vectors = np.random.default_rng(0).normal(size=(100, 2))
         >>> vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)  # Points on a circle.
-        >>> kept, trustworthiness = layout_quality(vectors, vectors)
-        >>> kept > 0.99, trustworthiness > 0.99
+        >>> share, trustworthiness = layout_quality(vectors, vectors)
+        >>> share > 0.99, trustworthiness > 0.99
         (True, True)
     """
     unit = directions(torch.from_numpy(check_vectors(vectors)))  # (n, dim)
-    places, rows, k = torch.from_numpy(check_vectors(points)), len(unit), _KEPT
+    positions, rows, k = torch.from_numpy(check_vectors(points)), len(unit), _KEPT
     if rows < 2 * k + 2:
         return float("nan"), float("nan")
-    kept = beyond = 0
+    same = beyond = 0
     examined = torch.arange(0, rows, -(-rows // _EXAMINED))
     for chosen in torch.split(examined, 100):
         cosines, own = unit[chosen] @ unit.T, torch.arange(len(chosen))
-        distances = torch.cdist(places[chosen].double(), places.double())
+        distances = torch.cdist(positions[chosen].double(), positions.double())
         cosines[own, chosen], distances[own, chosen] = -torch.inf, torch.inf
         near = cosines.gather(1, distances.topk(k, largest=False).indices)  # (chosen, k)
         ranks = torch.stack([(cosines > cosine[:, None]).sum(1) for cosine in near.T]) + 1
-        kept += int((ranks <= k).sum())
+        same += int((ranks <= k).sum())
         beyond += int((ranks - k).clamp(min=0).sum())
     pairs = len(examined) * k
-    return kept / pairs, 1 - 2 * beyond / (pairs * (2 * rows - 3 * k - 1))
+    return same / pairs, 1 - 2 * beyond / (pairs * (2 * rows - 3 * k - 1))
 
 
 def density_peaks(points: Vectors, labels: Labels, count: int) -> npt.NDArray[np.int64]:

@@ -17,7 +17,7 @@ from sbert.search import topic_words
 from sbert.visualization.projection import Labels, check_vectors
 
 # Cells along a side of the grid, and the standard deviation of the kernel in mean distances of points, and in cells.
-_CELLS, _WIDTH, _LEAST_WIDTH = 512, 1.7, 3.0
+_CELLS, _WIDTH, _LEAST_WIDTH, _MOST_WIDTH = 512, 1.7, 3.0, 32.0
 # A topic has at least this number of texts, and ends where the density is below this part of its peak.
 _MEMBERS, _FLOOR = 10, 0.3
 # Topics of the levels above the finest, and terms in a name.
@@ -78,7 +78,7 @@ def find_topics(
         >>> topics[0].names
         ['cat', 'income taxes']
     """
-    with require("the topics of a map", "scipy", "plot"):
+    with require("a map with topics", "scipy", "plot"):
         from scipy.cluster.hierarchy import fcluster, linkage
     finest = _dense_places(torch.from_numpy(check_vectors(points)))
     matrix, count = check_vectors(vectors), int(finest.max(initial=-1)) + 1
@@ -96,7 +96,7 @@ def find_topics(
 def _dense_places(points: torch.Tensor) -> npt.NDArray[np.int64]:
     """The place of each point, numbered by size; -1 for none. Shape: (n,)."""
     count = max(len(points), 1)
-    width = max(_LEAST_WIDTH, _WIDTH * _CELLS / count**0.5)
+    width = min(_MOST_WIDTH, max(_LEAST_WIDTH, _WIDTH * _CELLS / count**0.5))
     edge, kernel = int(3 * width), torch.arange(-int(3 * width), int(3 * width) + 1)
     kernel = torch.exp(-(kernel**2) / (2 * width**2))
     cells = points - (points.amin(0) if len(points) else 0)

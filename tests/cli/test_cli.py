@@ -221,7 +221,7 @@ def test_info_for_programs(folder: Path, model: SentenceEncoder, run: Run) -> No
         ("cluster MODEL texts.txt --method kmeans -k 13", "--clusters 13 exceeds the 12 vectors; pass at most 12"),
         ("cluster MODEL texts.txt --method agglomerative", "takes either the number of clusters, -k, or --threshold"),
         ("map texts.txt -o .", ". is a folder; name a file"),
-        ("map texts.txt -o map.html --clusters -1", "argument --clusters: '-1' is not possible"),
+        ("map texts.txt -o map.html --topics -1", "argument --topics: '-1' is not possible"),
         ("similarity MODEL one", "one text cannot be compared; pass two or more"),
         ("info texts.txt", "texts.txt is a file"),
         ("info no-such-model", "or pass a model's folder: 'no-such-model' is not in the cache"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from importlib.resources import files
 from itertools import chain, pairwise
 from math import log1p
 
@@ -32,29 +33,12 @@ _CENTRES, _BLOCK = 128, 16384
 # Each method of ``cluster``, and the arguments that it takes.
 _METHODS = {"kmeans": "clusters", "agglomerative": "either clusters or threshold", "community": "threshold"}
 
-_FUNCTION_WORDS = frozenset(
-    """
-    about above after again against ago all almost alone along already also although always am among an and another any
-    anybody anyone anything are around as at away back be became because become been before behind being below between
-    both but by came can cannot come could did do does doing done down during each either else enough even ever every
-    everyone everything few for from further get gets getting give given go goes going gone got had has have having he
-    her here hers herself him himself his how however if in instead into is it its itself just keep let like ll made
-    make makes many may me might mine more most much must my myself need neither never no nobody none nor not nothing
-    now of off often on once one only onto or other others our ours ourselves out over own per perhaps put quite rather
-    re really said same say says see seem seems several shall she should since so some somebody someone something
-    sometimes somewhere still such take tell than that the their theirs them themselves then there therefore these they
-    thing things this those though through thus to together too toward towards two under until up upon us use used using
-    ve very via want was way ways we well went were what whatever when where whether which while who whole whom whose
-    why will with within without won would yes yet you your yours yourself
-    ain aren couldn didn doesn don hadn hasn haven isn mightn mustn needn shan shouldn wasn weren wouldn
-    """.split()
-)
 # Phrases that occur less often are left out.
 _REPEATED = 2
 # From this number of clusters on, a word that is usual in more than this part of them characterizes none.
 _MANY, _COMMON = 8, 0.5
 # The terms of greatest weight that are examined for a cluster; words with this beginning in common are alike.
-_RANKED, _BEGINNING = 100, 5
+_RANKED, _PREFIX = 100, 5
 
 
 @known_arguments
@@ -266,13 +250,14 @@ def topic_words(texts: Iterable[str], labels: Iterable[int], top_k: int = 5) -> 
     count = check_count("top_k", top_k)
     if len(listed) != len(given):
         raise ValueError(f"there are {len(listed)} texts and {len(given)} labels; pass one label per text")
+    function_words = set((files("sbert.search.exact") / "function_words.txt").read_text(encoding="utf-8").split())
     terms: dict[int, Counter[str]] = {label: Counter() for label in sorted(set(given)) if label >= 0}
     sizes = dict.fromkeys(terms, 0)  # Words of each cluster.
     for text, label in zip(listed, given, strict=True):
         if label >= 0:
             words = re.findall(r"\w\w+", text.lower())
             sizes[label] += len(words)
-            content = [None if word in _FUNCTION_WORDS else word for word in words]
+            content = [None if word in function_words else word for word in words]
             pairs = (f"{a} {b}" for a, b in pairwise(content) if a and b and a != b)
             terms[label].update(chain(filter(None, content), pairs))
     overall = Counter[str]()
@@ -314,8 +299,8 @@ def _distinct_terms(ranked: Sequence[str], times: Mapping[str, int], count: int)
     used: set[str] = set()
     for term in ranked[:_RANKED]:
         term = phrases.get(term, term)
-        beginnings = {word[:_BEGINNING] for word in term.split()}
-        if not beginnings & used:
+        prefixes = {word[:_PREFIX] for word in term.split()}
+        if not prefixes & used:
             chosen.append(term)
-            used |= beginnings
+            used |= prefixes
     return chosen[:count]
