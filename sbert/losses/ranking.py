@@ -78,6 +78,7 @@ class MultipleNegativesRankingLoss(LossModule):
             gradient in the second term.
         hardness_mode: Which candidates are weighted: ``"in_batch"``, those of other rows; ``"hard"``, the row's own
             negatives; or ``"all"`` of them.
+        in_batch: Whether the texts of other rows are candidates, too. If not, each row needs negatives of its own.
 
     Shape:
         Each column: (rows, dim). texts: (rows, columns), integer ids, equal for equal texts.
@@ -115,8 +116,11 @@ class MultipleNegativesRankingLoss(LossModule):
         contrast: Sequence[str] = (),
         hardness: float = 0.0,
         hardness_mode: str = "all",
+        in_batch: bool = True,
     ) -> None:
         super().__init__()
+        if not in_batch and (symmetric or contrast):
+            raise ValueError("in_batch=False leaves a row's own negatives alone; leave symmetric and contrast out")
         if not math.isfinite(guide_margin):
             raise ValueError(f"guide_margin={guide_margin} is not finite; pass a difference of cosines such as 0.1")
         if isinstance(contrast, str) or set(contrast) - set(_CONTRASTS) or len(set(contrast)) < len(contrast):
@@ -130,6 +134,7 @@ class MultipleNegativesRankingLoss(LossModule):
         self.contrast: tuple[str, ...] = tuple(contrast)
         self.hardness: float = check_margin(hardness, "hardness")
         self.hardness_mode: str = hardness_mode
+        self.in_batch: bool = in_batch
 
     def forward(
         self,
@@ -174,6 +179,8 @@ class MultipleNegativesRankingLoss(LossModule):
             if self.hardness and query == 0 and column > 0:
                 block = block + self.hardness * similarities.detach() * self._weigh(column, own)
             masks = [own] if query == column or (query == 1 and column > 1) else []
+            if not self.in_batch:
+                masks.append(~own)
             if texts is not None:
                 masks.append(_same_text(texts, column, part))
             if guide is not None and limit is not None:
@@ -198,6 +205,8 @@ class MultipleNegativesRankingLoss(LossModule):
 
     def check_data(self, data: Data) -> None:
         """Raise unless a row has a candidate other than its positive."""
+        if data.columns < 3 and not self.in_batch:
+            raise ValueError("in_batch=False compares with a row's own negatives, and the data has none; add a column")
         if data.columns < 3:
             super().check_data(data)
 

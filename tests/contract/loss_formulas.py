@@ -115,6 +115,8 @@ def ranking_loss(
             for (q, c), j in [(block, j) for block in blocks for j in rows]:
                 if i == j and (q == c or (q == 1 and c > 1)):  # other rows only
                     continue
+                if i != j and not loss.in_batch:
+                    continue
                 if left_out(i, j, q, c) and not (i == j and q + c == 1):  # but a pair stays
                     continue
                 score = similarity(loss.similarity, columns[q][i], columns[c][j])

@@ -195,6 +195,8 @@ LOSSES = [
     Row(Ranking(contrast=CONTRASTS[:1]), 2, none, "contrast-anchors", ALONE),
     *(Row(Ranking(hardness=5, hardness_mode=mode), 4, none, mode) for mode in ("all", "in_batch", "hard")),
     Row(Ranking(contrast=CONTRASTS), 4, none, "contrast-2"),
+    Row(Ranking(in_batch=False), 3, none, "own-1"),
+    Row(Ranking(in_batch=False, hardness=5), 5, none, "own-3"),
     Row(losses.MarginMSELoss(), 3, scores(None)),
     Row(losses.MarginMSELoss("cosine"), 4, scores(2), "cosine-2"),
     Row(losses.MSELoss(), 1, vectors, "1"),

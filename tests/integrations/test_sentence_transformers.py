@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import subprocess
+import sys
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from torch.utils.data import DataLoader
 
 import sbert
 import sbert.integrations.sentence_transformers as ours
-from sbert.integrations.sentence_transformers import losses
+from sbert.integrations.sentence_transformers import losses, training
 from tests import pairs
 from tests.data.test_datasets import hub
 from tests.integrations.test_snippets import check_equal
@@ -287,13 +289,60 @@ def test_data_sets_by_name_with_prompts(folder: Path) -> None:
     assert ours.SentenceTransformerTrainer(model, args, data, loss=loss).train().global_step == 2
 
 
+def test_scripts_run_unchanged_after_install(folder: Path, tmp_path: Path) -> None:
+    script = f"""
+from sbert.integrations.sentence_transformers import install
+install(), install()
+import sentence_transformers
+from sentence_transformers import SentenceTransformer, losses, util
+from sentence_transformers.cross_encoder import CrossEncoder
+from sentence_transformers.evaluation import EmbeddingSimilarityEvaluator
+from sentence_transformers.sentence_transformer.losses import CoSENTLoss
+from sentence_transformers.training_args import BatchSamplers
+assert CoSENTLoss is losses.CoSENTLoss
+assert sentence_transformers.__version__ and not hasattr(sentence_transformers, "SparseEncoder")
+assert getattr(sentence_transformers, "SparseEncoder", None) is None
+model = SentenceTransformer({str(folder)!r}, device="cpu")
+print(type(model).__module__, util.cos_sim(model.encode("a cat"), model.encode("a cat")).shape)
+try:
+    from sentence_transformers import SparseEncoder
+except ImportError as error:
+    print(error)
+"""
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path)
+    lines = result.stdout.splitlines()
+    assert lines[0] == "sbert.integrations.sentence_transformers.encoders torch.Size([1, 1])", result.stderr
+    assert "SparseEncoder is not offered" in lines[1]
+    with pytest.raises(RuntimeError, match="sentence-transformers is imported already"):
+        ours.install()
+
+
+@pytest.mark.parametrize("name", ["linear", "cosine", "polynomial", "constant", "constant_with_warmup"])
+def test_schedules_are_theirs(name: str) -> None:
+    """The rates of all steps, which are one step ahead here during warm-up."""
+    from transformers import get_scheduler
+
+    args = ours.SentenceTransformerTrainingArguments("out", lr_scheduler_type=name, warmup_steps=4, max_steps=20)
+    config = training._config(args, "cpu", 20, None, None)
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], args.learning_rate)
+    scheduler = get_scheduler(name, optimizer, 4, 20)
+    theirs = []
+    for _ in range(20):
+        theirs.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        scheduler.step()
+    mine = [config.rate(step, 20) for step in range(20)]
+    assert mine[4:] == pytest.approx(theirs[4:], abs=1e-7 + 1e-9)  # The end of their polynomial is 1e-7.
+    assert mine[:3] == pytest.approx(theirs[1:4])
+
+
 def test_arguments() -> None:
     arguments = ours.SentenceTransformerTrainingArguments
     assert arguments("out").per_device_train_batch_size == 8
     with pytest.raises(TypeError, match="did you mean 'learning_rate'"):
         arguments("out", learning_rat=1)
-    with pytest.raises(ValueError, match="lr_scheduler_type='cosine'"):
-        arguments("out", lr_scheduler_type="cosine")
+    with pytest.raises(ValueError, match="lr_scheduler_type='inverse_sqrt' is unknown"):
+        arguments("out", lr_scheduler_type="inverse_sqrt")
     with pytest.raises(ValueError, match="report_to='wandb': only 'none' is supported"):
         arguments("out", report_to="wandb")
     with pytest.raises(TypeError, match="callbacks"):

@@ -362,3 +362,11 @@ def test_a_dataset_of_torch_trains_as_its_rows() -> None:
         models.append(tiny())
         fit(models[-1], data, ranking, steps=2, batch_size=4, evaluation_data=data)
     assert torch.equal(weights(models[0]), weights(models[1]))
+
+
+def test_own_negatives_are_needed_where_other_rows_are_no_candidates(model: Any) -> None:
+    with pytest.raises(ValueError, match="in_batch=False compares with a row's own negatives, and the data has none"):
+        Trainer(model, [("a cat", "a kitten")], MultipleNegativesRankingLoss(in_batch=False))
+    for more in ({"symmetric": True}, {"contrast": ("anchor-anchor",)}):
+        with pytest.raises(ValueError, match="in_batch=False leaves a row's own negatives alone"):
+            MultipleNegativesRankingLoss(in_batch=False, **more)

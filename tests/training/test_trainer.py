@@ -351,6 +351,37 @@ def test_texts_that_are_truncated_are_said(model: SentenceEncoder) -> None:
 # ------------------------------------------------------------------------------------------------------ evaluation
 
 
+@pytest.mark.parametrize("writes", [True, False])
+def test_the_best_weights_come_back_at_the_end(model: SentenceEncoder, tmp_path: Path, writes: bool) -> None:
+    scores, states = iter([0.3, 0.9, 0.4]), []
+
+    def evaluator(given: SentenceEncoder) -> float:
+        states.append(weights(given).clone())
+        return next(scores)
+
+    output = tmp_path / "out" if writes else None
+    settings: dict[str, Any] = {"evaluate_every": 1, "evaluator": evaluator, "learning_rate": 1e-3, "output": output}
+    fit(model, pairs(48), regression, load_best=True, **settings)
+    assert torch.equal(weights(model), states[1])
+    assert not torch.equal(states[1], states[2])
+    if output is not None:
+        assert torch.equal(weights(load(output / "final")), states[2])
+    with pytest.warns(UserWarning, match="without an evaluator, load_best changes nothing"):
+        fit(model, pairs(16), regression, load_best=True)
+
+
+def test_a_small_gain_is_none(model: SentenceEncoder, tmp_path: Path) -> None:
+    for least, best in ((0.0, 2), (0.05, 1)):
+        scores, states = iter([0.3, 0.9, 0.94]), []
+
+        def evaluator(given: SentenceEncoder, scores: Any = scores, states: Any = states) -> float:
+            states.append(weights(given).clone())
+            return float(next(scores))
+
+        fit(model, pairs(48), regression, evaluate_every=1, evaluator=evaluator, min_delta=least, load_best=True)
+        assert torch.equal(weights(model), states[best])
+
+
 def test_the_best_model_and_the_last_are_written(model: SentenceEncoder, tmp_path: Path) -> None:
     scores, states = iter([float("nan"), 0.9, 0.3]), []
 

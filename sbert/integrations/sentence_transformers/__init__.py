@@ -6,9 +6,9 @@
 >>> util.semantic_search(model.encode(["A kitten is napping."]), corpus, top_k=1)[0][0]["corpus_id"]
 0
 
-``import sbert.integrations.sentence_transformers as sentence_transformers`` works, too, with ``util``, ``models``,
-``losses``, ``evaluation``, ``readers``, ``datasets``, ``cross_encoder``, ``trainer`` and ``training_args``. A
-``SentenceTransformer`` is a ``sbert.SentenceEncoder``, and a loss or a module is ours, made with their arguments.
+After ``install()``, ``import sentence_transformers`` and imports of its modules give these names, so that a script or
+another library need not be changed. A ``SentenceTransformer`` is a ``sbert.SentenceEncoder``, and a loss or a module is
+ours, made with their arguments.
 
 What is not offered is an error that says what to use instead; ``sbert.integrations.switching`` has all names. What has
 another meaning here keeps it: texts that are not ``str`` are refused, the learning rate is one step ahead during
@@ -45,9 +45,11 @@ __all__ = [
     "SentenceTransformerTrainingArguments",
     "SentencesDataset",
     "SimilarityFunction",
+    "install",
     "mine_hard_negatives",
     "quantize_embeddings",
 ]
+__version__ = "6.2.0"  # That of the names.
 # The modules here, and the paths from which theirs are imported, older and newer ones.
 _PATHS = {
     "encoders": "model sentence_transformer.model cross_encoder.model",
@@ -71,3 +73,23 @@ for _name, _paths in _PATHS.items():
         sys.modules[f"{__name__}.{_path}"] = _module
         if "." not in _path:
             globals()[_path] = _module
+
+
+def install() -> None:
+    """Make ``import sentence_transformers`` give this package, in this process.
+
+    Raises:
+        RuntimeError: If sentence-transformers has been imported already.
+
+    Example:
+        >>> import subprocess, sys
+        >>> code = "from sbert.integrations.sentence_transformers import install; install()"
+        >>> code += "; from sentence_transformers.losses import CoSENTLoss; print(CoSENTLoss.__module__)"
+        >>> print(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip())
+        sbert.integrations.sentence_transformers.forms
+    """
+    if sys.modules.get("sentence_transformers", sys.modules[__name__]) is not sys.modules[__name__]:
+        raise RuntimeError("sentence-transformers is imported already; call install() before")
+    for name, module in [*sys.modules.items()]:
+        if name == __name__ or name.startswith(f"{__name__}."):
+            sys.modules["sentence_transformers" + name.removeprefix(__name__)] = module

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from typing import Any
 
 import torch
@@ -74,21 +73,20 @@ def _fit(model: Any, objectives: list[tuple[Any, Any]], evaluator: Any, **option
     best = given.pop("load_best_model_at_end") and evaluator is not None
     losses = {str(i): default_loss(model) if loss is None else loss for i, (_, loss) in enumerate(objectives)}
     data = {name: _rows(loader, losses[name]) for name, loader in zip(losses, loaders, strict=True)}
-    with tempfile.TemporaryDirectory() as temporary:
-        output = given.pop("output_dir", None) or (temporary if best else None)
-        args = SentenceTransformerTrainingArguments(
-            output,
-            **given,
-            max_steps=round(each * len(loaders) * given["num_train_epochs"]),
-            per_device_train_batch_size=min(sizes),
-            load_best_model_at_end=best,
-            batch_sampler=_sampler(loaders[0]),
-            eval_strategy="steps" if given.get("eval_steps") else "epoch",
-            save_strategy="no" if output is None else "steps" if given.get("save_steps") else "epoch",
-            disable_tqdm=None if shown is None else not shown,
-        )
-        more = {"loss": losses, "evaluator": evaluator, "optimizer_cls_and_kwargs": optimizer}
-        SentenceTransformerTrainer(model, args, data, **more).train()
+    output = given.pop("output_dir", None)
+    args = SentenceTransformerTrainingArguments(
+        output,
+        **given,
+        max_steps=round(each * len(loaders) * given["num_train_epochs"]),
+        per_device_train_batch_size=min(sizes),
+        load_best_model_at_end=best,
+        batch_sampler=_sampler(loaders[0]),
+        eval_strategy="steps" if given.get("eval_steps") else "epoch",
+        save_strategy="no" if output is None else "steps" if given.get("save_steps") else "epoch",
+        disable_tqdm=None if shown is None else not shown,
+    )
+    more = {"loss": losses, "evaluator": evaluator, "optimizer_cls_and_kwargs": optimizer}
+    SentenceTransformerTrainer(model, args, data, **more).train()
     if folder is not None:
         model.save(folder)
 

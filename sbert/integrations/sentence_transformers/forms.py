@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Mapping
+from dis import opmap
 from enum import Enum
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -172,13 +173,19 @@ def factories(forms: Mapping[str, Form]) -> dict[str, Any]:
 
 
 def absent(module: str, section: str = "") -> Callable[[str], Any]:
-    """The ``__getattr__`` of a module: what is not offered raises, with what the switching guide says in a section."""
+    """The ``__getattr__`` of a module: what is not offered raises, with what the switching guide says in a section.
+
+    An import statement would hide the text of an AttributeError, so it gets an ImportError; ``hasattr`` is false.
+    """
 
     def missing(name: str) -> Any:
         row = None if name.startswith("__") else switching.find_row(name, section)
-        if row is not None:
-            raise ImportError(f"{name} is not offered by {module}; instead: {row.plain}")
-        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        if row is None:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        caller = sys._getframe(1)
+        is_import = caller.f_code.co_code[caller.f_lasti] == opmap["IMPORT_FROM"]
+        error = ImportError if is_import else AttributeError
+        raise error(f"{name} is not offered by {module}; instead: {row.plain}")
 
     return missing
 

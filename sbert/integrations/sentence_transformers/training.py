@@ -33,8 +33,14 @@ _OPTIMIZERS: dict[str, Any] = {
     "adamw_torch": "adamw", "adamw_torch_fused": "adamw", "adamw_8bit": "adamw_8bit", "adamw_bnb_8bit": "adamw_8bit",
     "sgd": torch.optim.SGD, "adagrad": torch.optim.Adagrad, "rmsprop": torch.optim.RMSprop,
 }  # fmt: skip
+# Theirs at the default of their arguments: a polynomial of degree 1, and one cycle of restarts.
+_SCHEDULES = {
+    "linear": "linear", "polynomial": "linear", "cosine": "cosine", "cosine_with_restarts": "cosine",
+    "constant": "constant", "constant_with_warmup": "constant",
+}  # fmt: skip
 _CHOICES = {
     "optim": list(_OPTIMIZERS),
+    "lr_scheduler_type": list(_SCHEDULES),
     **dict.fromkeys(("eval_strategy", "save_strategy", "logging_strategy"), ("no", "steps", "epoch")),
     "batch_sampler": ("batch_sampler", "no_duplicates", "no_duplicates_hashed", "group_by_label", "random", "in_order"),
     "multi_dataset_batch_sampler": ("round_robin", "proportional"),
@@ -98,7 +104,8 @@ CrossEncoderTrainingArguments = SentenceTransformerTrainingArguments
 def _defaults() -> dict[str, Any]:
     """Their arguments with their defaults."""
     theirs = fields(import_from("TrainingArguments"))
-    return {field.name: field.default for field in theirs if field.default is not MISSING} | _DEFAULTS
+    defaults = {field.name: field.default for field in theirs if field.default is not MISSING}
+    return {name: getattr(value, "value", value) for name, value in (defaults | _DEFAULTS).items()}
 
 
 def _choose_optimizer(name: str, rate: float, given: tuple[Any, Mapping[str, Any]] | None) -> dict[str, Any]:
@@ -122,11 +129,13 @@ def _config(args: Any, device: str, batches: int, chunk_tokens: int | None, opti
     if args.fp16 and device == "cpu":
         warn("fp16=True computes in bfloat16 on a CPU, which has no float16")
     warm = args.warmup_steps or args.warmup_ratio or 0
+    warm = 0 if args.lr_scheduler_type == "constant" else warm
     samplers = {"batch_sampler": "random", "no_duplicates_hashed": "no_duplicates"}
     metric = (args.metric_for_best_model or "").removeprefix("eval_") or None
     return TrainingConfig(
         **{**ours, "output": None if args.save_strategy == "no" else args.output_dir},
         warmup=warm if warm < 1 else round(warm),
+        schedule=_SCHEDULES[args.lr_scheduler_type],
         dtype="float16" if args.fp16 and device != "cpu" else "bfloat16" if args.fp16 or args.bf16 else "float32",
         chunk_tokens=chunk_tokens or (4096 if args.gradient_checkpointing else None),
         sampler=samplers.get(args.batch_sampler, args.batch_sampler),
@@ -227,8 +236,6 @@ class SentenceTransformerTrainer:
         )
         self.state.log_history = history
         self.state.global_step = max((line["step"] for line in history), default=0)
-        if self.args.load_best_model_at_end:
-            load_best(self.model, trainer.config.output)
         losses = [line["loss"] for line in history if "loss" in line]
         return SimpleNamespace(global_step=self.state.global_step, training_loss=losses[-1], metrics=history[-1])
 
@@ -260,19 +267,6 @@ def default_loss(model: Any) -> Any:
     if model.is_cross_encoder:
         return CrossEntropyLoss(model.classes) if model.classes > 1 else BinaryCrossEntropyLoss()
     return CoSENTLoss()
-
-
-def load_best(model: Any, output: Any) -> None:
-    """Give a model the weights of the best one in a folder.
-
-    Raises:
-        ValueError: If there is none.
-    """
-    folder = os.path.join(output or "", "best")
-    if output is None or not os.path.isdir(folder):
-        raise ValueError("load_best_model_at_end needs an evaluation and output_dir; pass eval_strategy and evaluator")
-    best = type(model)(folder, device="cpu")
-    model.load_state_dict(best.state_dict())
 
 
 __all__ = [

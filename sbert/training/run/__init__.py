@@ -79,6 +79,7 @@ class Run:
         state, tensors = self._restore()
         self.step: int = state["step"]
         self.best: list[Any] | None = state["best"]
+        self.best_weights: dict[str, Tensor] = {}
         about = self.whole_model, self.total, checkpoint.describe_settings(config) if self.callbacks else {}
         self.progress: Progress = Progress(*about, self.output, stopped=state["stopped"])
         self._notify("on_begin")
@@ -156,6 +157,9 @@ class Run:
                     self._save_checkpoint()
             self._gather_weights()
             self.ranks.run_on_main(partial(self._save_model, "final", self.whole_model.save))
+            if config.load_best:
+                self.ranks.run_on_main(self._load_best)
+                self.ranks.broadcast([*self.model.parameters(), *self.model.buffers()])
             self._notify("on_end", path=None if self.output is None else self.output / "final")
         self.log.summarize(time.perf_counter() - begin)
         for name, steps in self.idle.items():
@@ -287,9 +291,17 @@ class Run:
             if best is not None:
                 self.best = best
                 self._save_model("best", self.whole_model.save)
+                if self.config.load_best and self.output is None:
+                    self.best_weights = copy.deepcopy(self.model.state_dict())
             self._call("on_evaluate", {"figures": scores, "improved": best is not None})
 
         self.ranks.run_on_main(record)
+
+    def _load_best(self) -> None:
+        """Give the model the weights of its best evaluation, if there was one: from memory, or from its folder."""
+        if self.best is not None:
+            saved = self.output and type(self.model)(self.output / "best", device="cpu").state_dict()
+            self.model.load_state_dict(saved or self.best_weights)
 
     def _gather_weights(self) -> None:
         """Bring the whole model up to date if it is a copy of sharded weights; on all ranks together."""
@@ -358,7 +370,8 @@ def find_best(scores: Mapping[str, float], best: list[Any] | None, config: Train
         raise ValueError(f"metric={metric!r} is not among the evaluator's {', '.join(scores) or 'scores: none'}")
     sign = -1 if config.lower_is_better(metric) else 1
     before = sign * best[1] if best is not None and best[0] == metric else -math.inf
-    return [metric, scores[metric]] if sign * scores[metric] > before else None  # Not for NaN.
+    is_better = sign * scores[metric] > before + config.min_delta  # Not for NaN.
+    return [metric, scores[metric]] if is_better else None
 
 
 @contextmanager
