@@ -40,7 +40,7 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "minimize": ((bool,), "True, False or None"),
 }
 # Numbers of at least 1, and numbers above 0; of both kinds, some may be None, and some a dict of numbers.
-_OPTIONAL_COUNTS = ("steps", "chunk_tokens", "max_lengths", "evaluate_every", "checkpoint_every")
+_OPTIONAL_COUNTS = ("steps", "chunk_tokens", "max_lengths", "negatives", "evaluate_every", "checkpoint_every")
 _COUNTS = ("batch_size", "accumulation", "log_every", "keep", "shuffle_buffer", *_OPTIONAL_COUNTS)
 _OPTIONAL_POSITIVE = ("epochs", "learning_rates", "max_gradient_norm")
 _POSITIVE = ("learning_rate", "timeout", *_OPTIONAL_POSITIVE)
@@ -70,6 +70,8 @@ class TrainingConfig:
             For several data sets: one of these, or a dict of them by data set.
         max_lengths: The maximum number of tokens of the texts of a column, by column as in ``prompts``, or one for all;
             where no column is named, that of the model. For several data sets: these, or a dict of them by data set.
+        negatives: Of the negatives of each row, this many are drawn anew in each epoch; by default all are taken. Rows
+            may have lists of different lengths then.
         optimizer: ``"adamw"``; ``"adamw_8bit"`` (bitsandbytes); ``"adafactor"``; ``"muon"``, which trains the matrices,
             beside AdamW for embedding tables, biases and normalization layers; or a function from groups of parameters
             (dicts of ``params``, ``lr`` and ``weight_decay``) to an optimizer.
@@ -135,6 +137,7 @@ class TrainingConfig:
     deduplicate: bool = True
     prompts: Prompts | Mapping[str, Prompts] | None = None
     max_lengths: int | Mapping[str, int] | Mapping[str, Mapping[str, int]] | None = None
+    negatives: int | None = None
     optimizer: Optimizer = "adamw"
     learning_rate: float = 2e-5
     learning_rates: Mapping[str, float] | None = None

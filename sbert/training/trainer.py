@@ -130,7 +130,7 @@ class Trainer:
         return [
             Rows(
                 rows, _loss_of(loss, name), _of(columns, name), _of(label, name), name,
-                pairs=pairs, class_names=class_names.get(name),
+                pairs=pairs, class_names=class_names.get(name), negatives=self.config.negatives,
             )
             for name, rows in data.items()
         ]  # fmt: skip

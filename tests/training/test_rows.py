@@ -370,3 +370,44 @@ def test_own_negatives_are_needed_where_other_rows_are_no_candidates(model: Any)
     for more in ({"symmetric": True}, {"contrast": ("anchor-anchor",)}):
         with pytest.raises(ValueError, match="in_batch=False leaves a row's own negatives alone"):
             MultipleNegativesRankingLoss(in_batch=False, **more)
+
+
+@pytest.mark.parametrize("kind", ["memory", "dataset"])
+def test_negatives_are_drawn_anew_in_each_epoch(model: Any, kind: str) -> None:
+    rows = [
+        {"anchor": f"a{i}", "positive": f"p{i}", "negatives": [f"n{i} {k}" for k in range(2 + i % 4)]} for i in range(8)
+    ]
+    data = rows if kind == "memory" else datasets.Dataset.from_list(rows)
+    config = TrainingConfig(batch_size=4, negatives=3, seed=5)
+    trainer = Trainer(model, data, MultipleNegativesRankingLoss(), config)
+    assert len(trainer.batches.datasets["data"].rows.names) == 5
+    batches = list(trainer.batches.prepare(0, 8, Ranks()))
+    drawn: dict[str, list[tuple[str, ...]]] = {}
+    for batch in batches:
+        for anchor, positive, *negatives in batch.texts:
+            number = int(anchor[1:])
+            assert (positive, len(negatives)) == (f"p{number}", 3)
+            assert {*negatives} <= {*rows[number]["negatives"]}
+            assert len({*negatives}) == min(3, len(rows[number]["negatives"]))
+            drawn.setdefault(anchor, []).append(tuple(negatives))
+    assert {len(each) for each in drawn.values()} == {4}
+    assert len({frozenset(each) for each in drawn["a3"]}) > 1  # 3 of 5, four times.
+    again = list(trainer.batches.prepare(5, 8, Ranks()))  # As after a resume.
+    assert [batch.texts for batch in again] == [batch.texts for batch in batches[5:]]
+
+
+def test_negatives_that_cannot_be_drawn(model: Any) -> None:
+    rows = [
+        {"anchor": "a", "positive": "b", "negatives": ["c", "d"]},
+        {"anchor": "a", "positive": "b", "negatives": []},
+    ]
+    for data, loss, number, message in [
+        (rows[:1], MultipleNegativesRankingLoss(), 3, "negatives=3, but data has 2 in a row; pass at most as many"),
+        (rows, MultipleNegativesRankingLoss(), 1, "data, row 1 has a list of 0 texts.*pass at least one"),
+        ([("a", "b", 1.0)], CosineSimilarityLoss(), 1, "negatives=1, but CosineSimilarityLoss takes none"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            Trainer(model, data, loss, TrainingConfig(negatives=number))
+    uneven = [*rows[:1], {"anchor": "a", "positive": "b", "negatives": ["c"]}]
+    with pytest.raises(ValueError, match="pass as many in every row, or set negatives="):
+        Trainer(model, uneven, MultipleNegativesRankingLoss())

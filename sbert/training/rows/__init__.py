@@ -45,6 +45,7 @@ class Rows:
             each of a list of documents, if the loss takes any number of scores. Lists may differ in length if the loss
             takes ``mask``; they have a list of labels each.
         class_names: The classes, if labels are words; by default those of the labels in alphabetical order.
+        negatives: Number of negatives of each row that ``draw`` leaves; None for all.
 
     Raises:
         TypeError: If a row is neither a tuple nor a dict, a text is not a str, or a label is not a number; the message
@@ -72,8 +73,10 @@ class Rows:
         *,
         pairs: bool = False,
         class_names: Sequence[str] | None = None,
+        negatives: int | None = None,
     ) -> None:
         signature = Signature.of(loss)
+        self.negatives: int | None = negatives
         self.name: str = name
         self.loss: Loss = loss
         self.signature: Signature = signature.of_pairs() if pairs else signature
@@ -99,6 +102,25 @@ class Rows:
         if self.in_memory:
             self._data = None
         self.names: list[tuple[str, ...]] = self.head.names
+        if negatives is not None:
+            count = len(self.names) - len(self.signature.columns)
+            if self._form != "texts" or not 0 < negatives <= count:
+                given = f"{name} has {count} in a row" if self.signature.more else f"{signature.name} takes none"
+                raise ValueError(f"negatives={negatives}, but {given}; pass at most as many, or leave it out")
+            if self.head.labels is not None and self.head.labels.ndim > 1:
+                raise ValueError(f"negatives={negatives}, but {signature.name} takes a label of each; leave it out")
+            self.names = self.names[: len(self.signature.columns) + negatives]
+
+    def draw(self, texts: list[Any], generator: np.random.Generator) -> list[Any]:
+        """Rows of texts with ``negatives`` of their negatives, all different where a row has as many; None for all."""
+        if self.negatives is None:
+            return texts
+        first, drawn = len(self.signature.columns), []
+        for row in texts:
+            own = list(dict.fromkeys(row[first:]))
+            order = generator.permutation(len(own)).tolist()
+            drawn.append((*row[:first], *(own[order[k % len(own)]] for k in range(self.negatives))))
+        return drawn
 
     def _find_class_names(self, head: Sequence[Any]) -> Sequence[str] | None:
         """The classes, if labels know them or are words: those of all rows, or of the first rows of a stream."""
@@ -116,7 +138,8 @@ class Rows:
         return sorted({word for word in labels if isinstance(word, str)})
 
     def _read(self, rows: Sequence[Any], name: str) -> Table:
-        table = read_table(rows, self._layout, self.signature, self._form, name, self.class_names)
+        about = self._layout, self.signature, self._form, name, self.class_names, self.negatives is not None
+        table = read_table(rows, *about)
         if table.labels is not None:
             try:
                 run_check(self.loss, table.labels)

@@ -205,6 +205,7 @@ class Batches:
             dataset = self.datasets[name]
             table, positions = dataset.rows.take(rows, values)
             texts, labels, row_data = table.choose(positions, self.model.dtype)
+            texts = dataset.rows.draw(texts, np.random.default_rng([self.config.seed, number, 1]))
             for collate in dataset.rows.signature.collates:
                 # The same random numbers in every process, and after a resume.
                 texts, more = _call(collate, texts, np.random.default_rng([self.config.seed, number]))

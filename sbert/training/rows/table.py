@@ -91,7 +91,13 @@ class Table:
 
 
 def read_table(
-    rows: Sequence[Any], layout: Layout, loss: Signature, form: str, name: str, class_names: Sequence[str] | None
+    rows: Sequence[Any],
+    layout: Layout,
+    loss: Signature,
+    form: str,
+    name: str,
+    class_names: Sequence[str] | None,
+    uneven: bool = False,
 ) -> Table:
     """Check rows, and take what a loss needs of them.
 
@@ -102,6 +108,7 @@ def read_table(
         form: As in ``Table``.
         name: Name of the rows, for errors.
         class_names: The classes, if labels are words.
+        uneven: Whether rows may have lists of negatives of different lengths; the shorter ones are repeated.
 
     Raises:
         TypeError: If a row, a text or a label has the wrong type; the message names it.
@@ -124,7 +131,7 @@ def read_table(
     columns, own_names = [], []
     for key in layout.columns:
         values = [row[key] for row in rows]
-        spread = _spread(values, name) if loss.more is not None and is_list(values[0]) else [values]
+        spread = _spread(values, name, uneven) if loss.more is not None and is_list(values[0]) else [values]
         columns += spread
         own_names += [key] * len(spread)
     names = [(each,) for each in loss.names(len(columns))]
@@ -145,13 +152,14 @@ def read_table(
     return Table(columns, names, labels, row_data, form)  # type: ignore[arg-type]
 
 
-def _spread(values: list[Any], name: str) -> list[list[Any]]:
+def _spread(values: list[Any], name: str, uneven: bool) -> list[list[Any]]:
     """Lists of texts, such as negatives, as columns of their own."""
     for number, value in enumerate(values):
-        if not isinstance(value, (list, tuple)) or len(value) != len(values[0]):
+        if not isinstance(value, (list, tuple)) or not value or (len(value) != len(values[0]) and not uneven):
             given = f"a list of {len(value)} texts" if isinstance(value, (list, tuple)) else repr(value)
-            raise ValueError(f"{name}, row {number} has {given}, row 0 of {len(values[0])}; pass as many in every row")
-    return [list(column) for column in zip(*values, strict=True)]
+            wanted = "pass at least one" if uneven else "pass as many in every row, or set negatives="
+            raise ValueError(f"{name}, row {number} has {given}, row 0 of {len(values[0])}; {wanted}")
+    return [[value[column % len(value)] for value in values] for column in range(max(map(len, values)))]
 
 
 def _check_texts(values: Iterable[Any], column: int, loss: Signature, name: str) -> None:
