@@ -69,7 +69,7 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
             ways to be faster; ``"auto"`` takes those, or what the environment variable ``SBERT_BACKEND`` says.
 
     The other arguments of ``SentenceTransformer`` are taken as well: ``model_name_or_path=``, ``modules=``,
-    ``processor_kwargs=``, and at their defaults ``trust_remote_code=``, ``model_card_data=``.
+    ``processor_kwargs=``, ``trust_remote_code=``, though code from folders is never run, and ``model_card_data=None``.
 
     Raises:
         FileNotFoundError: If neither a folder nor a model on the hub has this name.

@@ -40,14 +40,14 @@ They run with this library if the class is replaced before they are imported, an
 
 This is tested with Haystack (sentence-transformers-haystack 2.0), LangChain (langchain-huggingface 1.2), LlamaIndex
 (llama-index-embeddings-huggingface 0.8), Chroma, LanceDB, txtai, SetFit and KeyBERT: the vectors are those of the
-original, to 1e-6. KeyBERT and BERTopic then take a ``SentenceTransformer`` that is loaded, too. LanceDB needs
-``create(name=..., trust_remote_code=False)``, because it asks for code from model folders otherwise.
+original, to 1e-6. KeyBERT and BERTopic then take a ``SentenceTransformer`` that is loaded, too.
 
 ## Which models load
 
-Code from model folders is never run, so ``trust_remote_code=True`` is an error. Most models that once needed it are
-part of transformers now and load without it. Each row is tested with a small random model in the form of the real
-folder: its vectors are those of transformers, to 1e-5. The real weights were not downloaded for it.
+Code from model folders is never run, whatever ``trust_remote_code`` says: a folder that needs it is an error. Most
+models that once needed it are part of transformers now and load without it. Each row is tested with a small random
+model in the form of the real folder: its vectors are those of transformers, to 1e-5. The real weights were not
+downloaded for it.
 
 | model | ``model_type`` | here |
 |---|---|---|

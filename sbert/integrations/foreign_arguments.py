@@ -45,7 +45,7 @@ ALIASES = {
     "inputs": "sentences",
     "model_name": "name",
 }
-# Arguments without an equivalent, which are taken at their default alone; the row says what to do instead.
+# Arguments without an equivalent: those that change nothing here, and those that are taken at their default alone.
 REFUSED = {name: row for row in switching.ROWS if row.section == switching.OF_MODELS for name in row.theirs}
 
 
@@ -62,7 +62,7 @@ def translate(
 
     Raises:
         TypeError: If an argument is given under both names.
-        ValueError: If one without an equivalent does not have its default. The message says what to do instead.
+        ValueError: If one without an equivalent has another value than it can have here. The message says what to do.
 
     Example:
         >>> translate("CrossEncoder", ["model", "classes"], (), {"num_labels": 3, "backend": "torch"})
@@ -71,7 +71,7 @@ def translate(
     renamed: dict[str, Any] = {}
     for name, value in options.items():
         if (row := REFUSED.get(name)) and name not in names:
-            if value != (default := json.loads(row.how)):
+            if row.how != "any" and value != (default := json.loads(row.how)):
                 raise ValueError(f"{label}() got {name}={value!r:.60}, where only {default!r} is supported; {row.here}")
             continue
         alias = ALIASES.get(name, name)  # SentenceEncoder takes its model by position.

@@ -11,7 +11,6 @@
 - ``connect(folder).create_table("texts", schema=Row)`` then embeds what is added, and queries by text.
 - A table stores the name, not the model: import this file before you open it again.
 - LanceDB compares by Euclidean distance: use a model with ``Normalize``, or ``search(...).distance_type("cosine")``.
-- Its own function "sentence-transformers" asks for ``trust_remote_code=True`` unless you pass ``False``.
 """
 
 from __future__ import annotations

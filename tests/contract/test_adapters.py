@@ -298,10 +298,7 @@ def tool_chroma(module: Any) -> Any:
 
 
 def tool_lancedb(module: Any) -> Any:
-    create = module.get_registry().get("sentence-transformers").create
-    with pytest.raises(ValueError, match="pass trust_remote_code=False, which loads each model"):  # Its default.
-        create(name=FOLDER, trust_remote_code=True).generate_embeddings(TEXTS)
-    return create(name=FOLDER, trust_remote_code=False).generate_embeddings(TEXTS)
+    return module.get_registry().get("sentence-transformers").create(name=FOLDER).generate_embeddings(TEXTS)
 
 
 def tool_txtai(module: Any) -> Any:

@@ -17,7 +17,6 @@ TEXTS = [f"{a} {b}" for a in ("red fox", "small boat", "quiet lake") for b in ("
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"trust_remote_code": True}, "trust_remote_code=True, where only False .* transformers knows"),
         ({"backend": "onnx"}, "backend='onnx' is not here; 'sbert export'"),
         ({"backend": "fast"}, "backend='fast' is unknown; pass one of 'auto', 'plain'"),
         ({"model_kwargs": {"device_map": "auto"}}, "model_kwargs has device_map, where dtype and attn_implementation"),
