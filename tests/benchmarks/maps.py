@@ -90,7 +90,7 @@ def main() -> None:
         tick()
         topics = find_topics(texts, vectors, points)
         tick()
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:  # Of a browser that ends.
             path = Path(folder, "map.html")
             page = map_page(texts, points, topics, neighbours, path=path)
             tick()
