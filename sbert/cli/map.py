@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import argparse
 import json
+from contextlib import suppress
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 from sbert.cli.options import TEXTS, add_options, at_least, load, names, new_file, progress, read_rows
 
@@ -56,8 +57,7 @@ def run(arguments: argparse.Namespace) -> None:
         FileNotFoundError: If the file does not exist.
         ValueError: If a line is invalid, there is no text, or no output is named.
     """
-    if not arguments.output and not arguments.image and arguments.serve is None:
-        raise ValueError("there is no output; pass -o FILE.html, --image FILE or --serve")
+    server = _check(arguments)
     keep = list(dict.fromkeys([*arguments.columns, *filter(None, [arguments.color_by])]))
     if arguments.onto and "new" in keep:
         keep.remove("new")  # That column is made below.
@@ -90,12 +90,12 @@ def run(arguments: argparse.Namespace) -> None:
         topics = [Topics(np.asarray(level.labels)[rows], level.names) for level in topics]
         columns = {name: [None] * len(old) + values for name, values in columns.items()}
         columns["new"] = ["no"] * len(old) + ["yes"] * len(placed)
-        layout, method = f"that of {Path(arguments.onto).name}, with {len(placed):,} new texts", "tsne"
+        layout, method = f"that of {Path(arguments.onto).name}, with {len(placed):,} new texts", ""
     same, trustworthiness = layout_quality(vectors, points)
     if np.isfinite(same):
         layout += f"; keeps {same:.0%} of the 15 nearest texts, trustworthiness {trustworthiness:.2f}"
     title = arguments.title or ("Map" if arguments.texts == "-" else Path(arguments.texts).name)
-    note = f"Layout: {layout}. {_MEANING[method]}"
+    note = f"Layout: {layout}. {_MEANING.get(method, '')}".strip()
     make = partial(map_page, texts, points, topics, neighbours, columns, arguments.color_by, title, note)
     if arguments.output:
         make(path=arguments.output)
@@ -103,43 +103,69 @@ def run(arguments: argparse.Namespace) -> None:
         labels: Any = topics[0].of_each() if topics else None
         if arguments.color_by:
             labels = parse_column(columns[arguments.color_by])
-            labels = [name or None for name in labels] if labels.dtype.kind == "U" else labels
+            labels = [name or None for name in labels] if labels.dtype.kind == "O" else labels
         corpus_map(points, arguments.image, labels, legend=bool(arguments.color_by))
     if not arguments.quiet:
         for path in filter(None, (arguments.output, arguments.image)):
             print(f"{path}: {len(texts):,} texts, laid out by {layout}")
-    if arguments.serve is not None:
-        _serve(make(served=True), model, vectors, arguments.serve)
+    if server is not None:
+        _serve(server, make(served=True), model, vectors)
 
 
-def _serve(page: str, model: Any, vectors: Any, port: int) -> None:
-    """Show the page to browsers on this machine, and answer their searches, until Ctrl-C."""
-    from sbert.search import semantic_search
+def _check(arguments: argparse.Namespace) -> Any:
+    """Raise for options that do not fit, before the long computation; return the server, if there is one."""
+    if not arguments.output and not arguments.image and arguments.serve is None:
+        raise ValueError("there is no output; pass -o FILE.html, --image FILE or --serve")
+    if arguments.onto and arguments.method != "auto":
+        raise ValueError("--onto takes the layout of the old page; leave --method out")
+    return None if arguments.serve is None else _bind(arguments.serve)
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            asked = urlsplit(self.path)
-            # Pages of other origins reach a server on this machine under a name of their own.
-            if self.headers.get("Host", "").rpartition(":")[0] not in ("127.0.0.1", "localhost"):
-                return self.send_error(403)
-            if asked.path == "/search":
-                query = parse_qs(asked.query).get("query", [""])[0]
-                hits = semantic_search(model.encode_query([query]), vectors, top_k=min(_RESULTS, len(vectors)))
-                rows = zip(hits.indices[0].tolist(), hits.scores[0].tolist(), strict=True)
-                return self.answer(json.dumps(list(rows)), "application/json")
-            return self.answer(page, "text/html; charset=utf-8") if asked.path == "/" else self.send_error(404)
 
-        def answer(self, text: str, kind: str) -> None:
-            content = text.encode()
+class _Handler(BaseHTTPRequestHandler):
+    """Answers browsers on this machine: the page, and searches by meaning."""
+
+    server: Any
+
+    def do_GET(self) -> None:
+        # Pages of other origins reach a server on this machine under a name of their own.
+        if self.headers.get("Host", "").lower().partition(":")[0] not in ("127.0.0.1", "localhost"):
+            return self.send_error(403)
+        path, _, asked = self.path.partition("?")
+        if path == "/search":
+            return self.answer(json.dumps(self.server.find(parse_qs(asked).get("query", [""])[0])), "application/json")
+        return self.answer(self.server.page, "text/html; charset=utf-8") if path == "/" else self.send_error(404)
+
+    def answer(self, text: str, kind: str) -> None:
+        """Send a text."""
+        content = text.encode()
+        with suppress(ConnectionError):  # The browser has gone.
             self.send_response(200)
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
             self.wfile.write(content)
 
-        def log_message(self, *_: object) -> None:
-            """Requests are not printed."""
+    def log_message(self, *_: object) -> None:
+        """Requests are not printed."""
 
-    with ThreadingHTTPServer(("127.0.0.1", port), Handler) as server:
+
+def _bind(port: int) -> Any:
+    """A server on this machine, which does not answer yet."""
+    try:
+        return ThreadingHTTPServer(("127.0.0.1", port), _Handler)
+    except (OSError, OverflowError) as error:
+        raise ValueError(f"--serve {port}: {error}; pass another port, or 0 for any that is free") from error
+
+
+def _serve(server: Any, page: str, model: Any, vectors: Any) -> None:
+    """Answer until Ctrl-C."""
+    from sbert.search import semantic_search
+
+    def find(query: str) -> list[tuple[int, float]]:
+        hits = semantic_search(model.encode_query([query]), vectors, top_k=min(_RESULTS, len(vectors)))
+        return list(zip(hits.indices[0].tolist(), hits.scores[0].tolist(), strict=True))
+
+    server.page, server.find = page, find
+    with server:
         print(f"http://127.0.0.1:{server.server_port} shows the map on this machine; Ctrl-C ends it", flush=True)
         server.serve_forever()

@@ -185,8 +185,8 @@ class Trainer:
 
         A notebook displays it as a table with curves.
 
-        Afterwards the model is in the same mode as before, with the weights of the last step; the best weights are in
-        ``output/best``. The caller's random number generators are restored.
+        Afterwards the model is in the same mode as before, with the weights of the last step (the best ones, with
+        ``load_best``); the best weights are in ``output/best``. The caller's random number generators are restored.
 
         Args:
             resume: Whether to continue from the newest checkpoint in the output folder, if there is one. On a CPU the

@@ -7,9 +7,10 @@ import html
 import json
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from datetime import date, datetime, timezone
+from datetime import datetime, timezone
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,9 @@ _NEIGHBOURS = 10
 _CHARACTERS, _LEAST_CHARACTERS = 20_000_000, 240
 # A column with more distinct values, or with most of them distinct, is text.
 _CATEGORIES = 1_000
+# Characters of a category; topics of a level.
+_NAME, _TOPICS = 100, 2**15 - 1
+_NUMBER = re.compile(r"[+-]?(?:(?:0|[1-9]\d{0,14})(?:\.\d*)?|\.\d+)(?:e[+-]?\d{1,2})?", re.IGNORECASE)
 # The quantiles of numbers at the ends of a colour scale, so that no outlier takes all of it.
 _RANGE = (0.01, 0.99)
 _DATA = re.compile('<script id="data" type="application/json">(.*?)</script>', re.DOTALL)
@@ -101,12 +105,12 @@ def map_page(
     low, high = positions.min(0), positions.max(0)
     centred = (positions - (low + high) / 2) * (2 / max(float((high - low).max()), 1e-12))  # From -1 to 1.
     levels = [_level(level, centred) for level in topics]
-    if scattered := sum(peak < 0 for level in levels for peak in level["peaks"]):
+    if scattered := sum(level.pop("scattered") for level in levels):
         are = "1 topic is" if scattered == 1 else f"{scattered} topics are"
         note = f"{note} {are} scattered among others, and named only in the legend.".strip()
     most = max(_LEAST_CHARACTERS, _CHARACTERS // rows)
     data = {
-        "texts": [text if len(text) <= most else f"{text[: most - 1]}…" for text in texts],
+        "texts": [_cut(text, most) for text in texts],
         "points": _base64(np.round((centred + 1) * 32767.5), "<u2"),
         "levels": levels,
         "neighbours": None if neighbours is None else _neighbours(neighbours),
@@ -154,11 +158,11 @@ def _level(topics: Topics, points: Coordinates) -> dict[str, Any]:
         raise ValueError(f"labels are {labels!r:.60}; pass {len(points)} integers, -1 for texts without topic")
     if len(names) <= labels.max():
         raise ValueError(f"labels name {labels.max() + 1} topics, and names {len(names)}; pass one name per topic")
-    return {
-        "names": names,
-        "labels": _base64(labels, "<i2"),
-        "peaks": density_peaks(points, labels, len(names)).tolist(),
-    }
+    if len(names) > _TOPICS:
+        raise ValueError(f"there are {len(names):,} topics; pass at most {_TOPICS:,}")
+    peaks = density_peaks(points, labels, len(names))
+    scattered = len(np.setdiff1d(labels[labels >= 0], np.flatnonzero(peaks >= 0)))
+    return {"names": names, "labels": _base64(labels, "<i2"), "peaks": peaks.tolist(), "scattered": scattered}
 
 
 def _neighbours(neighbours: Neighbours) -> dict[str, Any]:
@@ -170,49 +174,50 @@ def _neighbours(neighbours: Neighbours) -> dict[str, Any]:
 def parse_column(values: Sequence[Any]) -> npt.NDArray[Any]:
     """A column as numbers, as dates, or as strings: the first that all of its values can be; None and "" are missing.
 
+    What would look different as a number, such as an id with leading zeros or of more than 15 digits, is a string.
+
     Example:
-        >>> parse_column(["1", None, "2.5"]), parse_column(["2026-01-31"]), parse_column(["x", None])
-        (array([1. , nan, 2.5]), array(['2026-01-31T00:00:00'], dtype='datetime64[s]'), array(['x', ''], dtype='<U1'))
+        >>> parse_column(["1", None, "2.5"]), parse_column(["007", None])
+        (array([1. , nan, 2.5]), array(['007', ''], dtype=object))
     """
-    missing = np.array([value is None or value == "" for value in values], bool)
-    kinds: list[tuple[str, Callable[[Any], float]]] = [("float64", float), ("datetime64[s]", _seconds)]
-    for dtype, parse in kinds if not missing.all() else []:
-        with suppress(TypeError, ValueError):
-            numbers = [0.0 if gone else parse(value) for value, gone in zip(values, missing, strict=True)]
-            parsed = np.array(numbers).astype(dtype)
-            parsed[missing] = "NaT" if dtype.startswith("d") else "nan"
-            return parsed
-    return np.array(["" if gone else str(value) for value, gone in zip(values, missing, strict=True)])
+    if isinstance(values, np.ndarray) and values.dtype.kind == "M":
+        return values.astype("datetime64[s]")
+    strings = ["" if value is None or value != value else str(value) for value in values]
+    strings = ["" if string.lower() in ("nan", "nat") else string for string in strings]
+    known = list(filter(None, strings))
+    if known and all(map(_NUMBER.fullmatch, known)):
+        return np.array([float(string or "nan") for string in strings])
+    with suppress(ValueError, OverflowError):
+        if known:
+            return np.array([np.datetime64(_seconds(string) if string else "NaT", "s") for string in strings])
+    return np.array(strings, object)
+
+
+def _seconds(string: str) -> int:
+    """Seconds from 1970 to a date or time in ISO form; without a time zone, in UTC."""
+    time = datetime.fromisoformat(string)
+    return int((time if time.tzinfo else time.replace(tzinfo=timezone.utc)).timestamp())
 
 
 def _column(name: str, values: Sequence[Any]) -> dict[str, Any]:
     """A column for the page: numbers and seconds of dates with their range, categories by size, or texts."""
     parsed = parse_column(values)
-    if parsed.dtype.kind != "U":
+    if parsed.dtype.kind != "O":
         is_date = parsed.dtype.kind == "M"
         numbers = np.where(np.isnat(parsed), np.nan, parsed.astype(float)) if is_date else parsed
         span = np.nanquantile(numbers, _RANGE).tolist()
         return {"name": name, "kind": "date" if is_date else "number", "values": _base64(numbers, "<f8"), "range": span}
-    distinct, codes, sizes = np.unique(parsed, return_inverse=True, return_counts=True)
-    if len(distinct) > min(_CATEGORIES, max(2, len(values) // 2)):
-        return {"name": name, "kind": "text", "values": parsed.tolist()}
-    ranked = [place for place in np.argsort(-sizes, kind="stable") if distinct[place]]
-    numbers = np.full(len(distinct), -1)
-    numbers[ranked] = np.arange(len(ranked))
-    return {
-        "name": name,
-        "kind": "category",
-        "names": distinct[ranked].tolist(),
-        "values": _base64(numbers[codes], "<i2"),
-    }
+    sizes = Counter(filter(None, parsed))
+    if len(sizes) > min(_CATEGORIES, max(2, len(parsed) // 2)) or max(map(len, sizes), default=0) > _NAME:
+        return {"name": name, "kind": "text", "values": [_cut(string, _LEAST_CHARACTERS) for string in parsed]}
+    names = sorted(sizes, key=lambda category: (-sizes[category], category))
+    codes = {category: number for number, category in enumerate(names)} | {"": -1}
+    labels = np.array([codes[string] for string in parsed])
+    return {"name": name, "kind": "category", "names": names, "values": _base64(labels, "<i2")}
 
 
-def _seconds(value: Any) -> float:
-    """Seconds from 1970 to a date, a time, or its ISO form; without a time zone, in UTC."""
-    if isinstance(value, date) and not isinstance(value, datetime):
-        value = value.isoformat()
-    time = value if isinstance(value, datetime) else datetime.fromisoformat(value)
-    return (time if time.tzinfo else time.replace(tzinfo=timezone.utc)).timestamp()
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _base64(numbers: npt.NDArray[Any], dtype: str) -> str:

@@ -82,11 +82,20 @@ def test_new_texts_on_an_old_map(folder: Path, table: Path, run: Run) -> None:
         distances = np.linalg.norm(points[:60] - points[row], axis=1)
         assert (distances.argsort()[:5] % 2 == group).all()
     assert [level.names for level in topics] == [level.names for level in old_topics]
+    error = run("map", folder, "new.txt", "--onto", "old.html", "-o", "new.html", "--method", "pca")[2]
+    assert "--onto takes the layout of the old page; leave --method out" in error
+    assert "--serve 70000: " in run("map", folder, "new.txt", "--serve", "70000")[2]
 
 
 def test_a_map_is_served_on_this_machine_alone(folder: Path, table: Path) -> None:
     command = [sys.executable, "-m", "sbert", "map", str(folder), str(table), "--column", "text", "--serve", "0"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # Jobs in the background ignore Ctrl-C.
+    )
     try:
         assert process.stdout is not None
         line = process.stdout.readline()
@@ -104,7 +113,7 @@ def test_a_map_is_served_on_this_machine_alone(folder: Path, table: Path) -> Non
             assert raised.value.code == status
             raised.value.close()
         process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 130
+        assert process.wait(120) == 130
     finally:
         process.kill()
         process.wait()

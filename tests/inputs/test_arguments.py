@@ -95,7 +95,7 @@ def test_names_of_training_arguments_are_translated_to_names_that_exist() -> Non
     translated = [name for name, meant in NAMES.items() if meant and meant[0] in settings]
     assert len(translated) > 20
     assert set(translated) & set(settings) == {"gradient_checkpointing"}
-    assert set(translated) <= {*vars(SentenceTransformerTrainingArguments()), "random_state"}
+    assert set(translated) <= {*vars(SentenceTransformerTrainingArguments()), "random_state", "num_negatives"}
 
 
 def test_modules_are_given_one_by_one_or_as_modules(folder: Path, model: SentenceEncoder) -> None:

@@ -67,6 +67,7 @@ def test_no_text_ends_the_script() -> None:
         (np.eye(2), {"topics": [Topics(np.array([0.0, 1.0]), ["a", "b"])]}, r"labels are array\(\[0., 1.\]\); pass 2"),  # type: ignore[arg-type]
         (np.eye(2), {"topics": [Topics([0, -2], ["a"])]}, r"pass 2 integers, -1 for texts without topic"),
         (np.eye(2), {"topics": [Topics([0, 1], ["one"])]}, "labels name 2 topics, and names 1"),
+        (np.eye(2), {"topics": [Topics([0, 1], ["a"] * 40_000)]}, "there are 40,000 topics; pass at most 32,767"),
         (np.eye(2), {"columns": {"n": [1]}}, "there are 2 texts, and n has 1 rows"),
         (np.eye(2), {"color_by": "n"}, "color_by='n' is no column of numbers, dates or categories; the columns: none"),
         (np.eye(2), {"columns": {"n": [1, 2]}, "color_by": "m"}, r"the columns: n \(number\)"),
@@ -85,16 +86,27 @@ def test_columns_are_what_all_of_their_values_can_be() -> None:
         ([1, None], "f", [1, np.nan]),
         (["2026-01-31", None], "M", ["2026-01-31", "NaT"]),
         (["2026-01-31T10:00:00+02:00"], "M", ["2026-01-31T08:00:00"]),
-        (["1", "x"], "U", ["1", "x"]),
-        ([None, ""], "U", ["", ""]),
-        (["inf", "2"], "f", [np.inf, 2]),
+        ([np.nan, 2], "f", [np.nan, 2]),
+        (np.array(["2026-01-31", "NaT"], "M8[ns]"), "M", ["2026-01-31", "NaT"]),
+        (["1", "x"], "O", ["1", "x"]),
+        ([None, "", "nan"], "O", ["", "", ""]),
+        (["inf", "2"], "O", ["inf", "2"]),
+        (["007", "8"], "O", ["007", "8"]),
+        ([10**400, 1], "O", [str(10**400), "1"]),
+        (["1_000", "2"], "O", ["1_000", "2"]),
+        ([True, False], "O", ["True", "False"]),
     ]:
         found = parse_column(values)
         assert found.dtype.kind == kind
         np.testing.assert_array_equal(found, np.array(parsed, found.dtype))
     columns = {"same": ["a"] * 6, "own": list("abcdef"), "some": ["b", "b", "a", "", "a", "b"], "far": [*range(5), 1e9]}
-    data = json.loads(Scripts(map_page(list("abcdef"), np.eye(6, 2), columns=columns)).scripts[0])["columns"]
-    assert [column["kind"] for column in data] == ["category", "text", "category", "number"]
+    columns |= {"none": [None] * 6, "nan": [np.nan] * 6, "long": ["a" * 1000, *"bbbbb"]}
+    page = map_page(list("abcdef"), np.eye(6, 2), columns=columns)
+    assert "NaN" not in Scripts(page).scripts[0]
+    data = json.loads(Scripts(page).scripts[0])["columns"]
+    kinds = ["category", "text", "category", "number", "category", "category", "text"]
+    assert [column["kind"] for column in data] == kinds
+    assert len(data[6]["values"][0]) == 240
     assert data[2]["names"] == ["b", "a"]
 
 

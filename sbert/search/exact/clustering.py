@@ -37,7 +37,7 @@ _METHODS = {"kmeans": "clusters", "agglomerative": "either clusters or threshold
 _REPEATED = 2
 # From this number of clusters on, a word that is usual in more than this part of them characterizes none.
 _MANY, _COMMON = 8, 0.5
-# The terms of greatest weight that are examined for a cluster; words with this beginning in common are alike.
+# The least number of terms that are examined for a cluster; words with this beginning in common are alike.
 _RANKED, _PREFIX = 100, 5
 
 
@@ -290,14 +290,15 @@ def topic_words(texts: Iterable[str], labels: Iterable[int], top_k: int = 5) -> 
 
 def _distinct_terms(ranked: Sequence[str], times: Mapping[str, int], count: int) -> list[str]:
     """The first terms that share no word, or its beginning; phrases in place of words that occur mostly in them."""
+    ranked = ranked[: max(_RANKED, 4 * count)]
     phrases: dict[str, str] = {}  # The first phrase that makes up half of a word's occurrences.
-    for phrase in (term for term in ranked[:_RANKED] if " " in term):
+    for phrase in (term for term in ranked if " " in term):
         for word in phrase.split():
             if 2 * times[phrase] > times[word] > 1:
                 phrases.setdefault(word, phrase)
     chosen: list[str] = []
     used: set[str] = set()
-    for term in ranked[:_RANKED]:
+    for term in ranked:
         term = phrases.get(term, term)
         prefixes = {word[:_PREFIX] for word in term.split()}
         if not prefixes & used:

@@ -174,8 +174,10 @@ class Log:
             return
         metric = self.config.metric or next(iter(self._evaluations[0]["evaluation"]))
         scores = [(entry["evaluation"][metric], entry["step"]) for entry in self._evaluations]
-        finite = [score for score in scores if not math.isnan(score[0])]
-        best = (min if self.config.lower_is_better(metric) else max)(finite or scores, key=itemgetter(0))
+        sign, best = -1 if self.config.lower_is_better(metric) else 1, scores[0]
+        for score in scores:  # As the run chooses.
+            if math.isnan(best[0]) or sign * score[0] > sign * best[0] + self.config.min_delta:
+                best = score
         (first, start), (last, _) = scores[0], scores[-1]
         before, most, end = (self._format(metric, score) for score in (first, best[0], last))
         self._print(f"{metric}: {before} at step {start:,} · best {most} at step {best[1]:,} · last {end}")

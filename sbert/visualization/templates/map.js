@@ -194,7 +194,7 @@ const shownValue = (column, i) => {
   if (column.kind === "text") return column.values[i];
   if (column.kind === "category") return column.values[i] < 0 ? "" : column.names[column.values[i]];
   if (Number.isNaN(column.values[i])) return "";
-  return column.kind === "date" ? new Date(column.values[i] * 1000).toISOString().slice(0, 16).replace("T00:00", "") : String(column.values[i]);
+  return column.kind === "date" ? new Date(column.values[i] * 1000).toISOString().slice(0, 19).replace("T00:00:00", "") : String(column.values[i]);
 };
 
 // What a text is: its words, its topics, and its columns.
