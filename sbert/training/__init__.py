@@ -69,6 +69,17 @@ A search of settings is ten lines of Optuna, or of any other program of the kind
 >>> list(study.best_params)
 ['learning_rate']
 
+## Many negatives
+
+Rows may bring lists of negatives, of which ``negatives`` are drawn anew in each epoch. ``load_best`` gives the model
+the weights of its best evaluation at the end:
+
+>>> from sbert.losses import MultipleNegativesRankingLoss
+>>> many = [("Who sleeps?", "The cat sleeps.", ["The dog barks.", "Taxes go up.", "It rains."])] * 4
+>>> config = TrainingConfig(epochs=2, batch_size=2, negatives=1, load_best=True, metric="spearman")
+>>> loss, evaluator = MultipleNegativesRankingLoss(in_batch=False), SimilarityEvaluator(*zip(*rows))
+>>> history = Trainer(SentenceEncoder(device="cpu"), many, loss, config, evaluator=evaluator).fit()
+
 ## Pairs as one input
 
 A ``sbert.CrossEncoder`` reads two texts together and scores them. It is more accurate than two vectors and much slower,

@@ -104,6 +104,8 @@ class Trainer:
         names = list(by_name)
         configs = {name: self.config.for_data_set(name, names) for name in names}
         tables = self._read(by_name, {})
+        if self.config.negatives and not any(rows.negatives for rows in tables):
+            raise ValueError(f"negatives={self.config.negatives}, but no loss takes *negatives; leave it out")
         class_names = _share_class_names(tables, model)
         for rows in tables:
             _check_data(rows, configs[rows.name], model)
@@ -130,7 +132,8 @@ class Trainer:
         return [
             Rows(
                 rows, _loss_of(loss, name), _of(columns, name), _of(label, name), name,
-                pairs=pairs, class_names=class_names.get(name), negatives=self.config.negatives,
+                pairs=pairs, class_names=class_names.get(name),
+                negatives=self.config.negatives if Signature.of(_loss_of(loss, name)).more else None,
             )
             for name, rows in data.items()
         ]  # fmt: skip

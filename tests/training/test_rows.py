@@ -396,6 +396,15 @@ def test_negatives_are_drawn_anew_in_each_epoch(model: Any, kind: str) -> None:
     assert [batch.texts for batch in again] == [batch.texts for batch in batches[5:]]
 
 
+def test_negatives_are_drawn_where_a_loss_takes_them(model: Any) -> None:
+    rows = [("a", "b", ["c", "d", "e"]), ("f", "g", ["h"])]
+    losses: Any = {"one": MultipleNegativesRankingLoss(), "two": CosineSimilarityLoss()}
+    trainer = Trainer(model, {"one": rows, "two": [("a", "b", 1.0)] * 2}, losses, TrainingConfig(negatives=2))
+    texts = {batch.dataset.rows.name: batch.texts for batch in trainer.batches.prepare(0, 2, Ranks())}
+    assert [len(row) for row in texts["one"]] == [4, 4]
+    assert [len(row) for row in texts["two"]] == [2, 2]
+
+
 def test_negatives_that_cannot_be_drawn(model: Any) -> None:
     rows = [
         {"anchor": "a", "positive": "b", "negatives": ["c", "d"]},
@@ -404,7 +413,7 @@ def test_negatives_that_cannot_be_drawn(model: Any) -> None:
     for data, loss, number, message in [
         (rows[:1], MultipleNegativesRankingLoss(), 3, "negatives=3, but data has 2 in a row; pass at most as many"),
         (rows, MultipleNegativesRankingLoss(), 1, "data, row 1 has a list of 0 texts.*pass at least one"),
-        ([("a", "b", 1.0)], CosineSimilarityLoss(), 1, "negatives=1, but CosineSimilarityLoss takes none"),
+        ([("a", "b", 1.0)], CosineSimilarityLoss(), 1, r"negatives=1, but no loss takes \*negatives"),
     ]:
         with pytest.raises(ValueError, match=message):
             Trainer(model, data, loss, TrainingConfig(negatives=number))

@@ -105,7 +105,7 @@ class Rows:
         if negatives is not None:
             count = len(self.names) - len(self.signature.columns)
             if self._form != "texts" or not 0 < negatives <= count:
-                given = f"{name} has {count} in a row" if self.signature.more else f"{signature.name} takes none"
+                given = f"{name} has {count} in a row" if self._form == "texts" else "pairs are read as they are"
                 raise ValueError(f"negatives={negatives}, but {given}; pass at most as many, or leave it out")
             if self.head.labels is not None and self.head.labels.ndim > 1:
                 raise ValueError(f"negatives={negatives}, but {signature.name} takes a label of each; leave it out")
