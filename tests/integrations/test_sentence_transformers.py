@@ -274,6 +274,27 @@ def test_trainer_of_labels(folder: Path, tmp_path: Path) -> None:
     assert trainer.evaluate()["eval_loss"] < before
 
 
+def test_trainers_take_classes_of_losses_and_stop_early(folder: Path) -> None:
+    from transformers import EarlyStoppingCallback
+
+    datasets = pytest.importorskip("datasets")
+    data = datasets.Dataset.from_dict(ROWS)
+    model = ours.SentenceTransformer(folder, device="cpu")
+    args = ours.SentenceTransformerTrainingArguments(max_steps=20, eval_strategy="steps", eval_steps=1)
+    scores = iter([0.5, 0.6, 0.61, 0.62, 0.9])
+    trainer = ours.SentenceTransformerTrainer(
+        model,
+        args,
+        data,
+        loss=losses.MultipleNegativesRankingLoss,
+        evaluator=lambda _: next(scores),
+        callbacks=[EarlyStoppingCallback(early_stopping_patience=2, early_stopping_threshold=0.05)],
+        tokenizer=model.tokenizer,
+    )
+    assert type(trainer.loss).__name__ == "MultipleNegativesRankingLoss"
+    assert trainer.train().global_step == 4  # 0.61 and 0.62 gain too little.
+
+
 def test_data_sets_by_name_with_prompts(folder: Path) -> None:
     datasets = pytest.importorskip("datasets")
     model = ours.SentenceTransformer(folder, device="cpu")

@@ -116,6 +116,8 @@ FORMS = {
 }
 
 TripletDistanceMetric = SiameseDistanceMetric = BatchHardTripletLossDistanceFunction = DistanceMetric
-globals().update(factories(FORMS))
+for _name, _make in factories(FORMS).items():
+    _make.makes_a_loss = True  # Trainers take the class, too.
+    globals()[_name] = _make
 __all__ = [*FORMS, "BatchHardTripletLossDistanceFunction", "SiameseDistanceMetric", "TripletDistanceMetric"]
 __getattr__ = absent(__name__, "losses")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, fields, replace
 from enum import Enum
 from functools import cache, partial
@@ -21,7 +21,7 @@ from sbert.integrations.sentence_transformers.forms import absent
 from sbert.integrations.sentence_transformers.losses import settings
 from sbert.losses import BinaryCrossEntropyLoss, CoSENTLoss, CrossEntropyLoss
 from sbert.losses.signature import Signature
-from sbert.training import Trainer, TrainingConfig
+from sbert.training import Callback, EarlyStopping, Trainer, TrainingConfig
 
 _LABELS = ("label", "labels", "score", "scores")
 _ROWS = {name: row for row in switching.ROWS if row.section == switching.TRAINING for name in row.theirs}
@@ -156,10 +156,12 @@ class SentenceTransformerTrainer:
         args: The arguments; by default those of three epochs.
         train_dataset: A ``datasets.Dataset``, rows, or several of these by name.
         eval_dataset: The same; its loss is a score, too.
-        loss: A loss of ``losses``, or one of ours, or one for each data set by name.
+        loss: A loss of ``losses``, or its class, or one of ours, or one for each data set by name.
         evaluator: An evaluator, or several.
+        callbacks: ``EarlyStoppingCallback`` of transformers, or callbacks of ``sbert.training``.
         optimizer_cls_and_kwargs: A class of optimizers and its arguments, in place of ``optim``.
-        options: ``callbacks`` and the like, which are not supported: an error says what to do instead.
+        options: ``tokenizer`` or ``processing_class``, that of the model; others are not supported: an error says what
+            to do instead.
 
     Raises:
         TypeError: If a subclass overrides a method of theirs, such as ``compute_loss``: it would never be called.
@@ -180,18 +182,25 @@ class SentenceTransformerTrainer:
         loss: Any = None,
         evaluator: Any = None,
         *,
+        callbacks: Iterable[Any] | None = None,
         optimizer_cls_and_kwargs: tuple[Any, Mapping[str, Any]] | None = None,
         **options: Any,
     ) -> None:
         for name, value in options.items():
+            if name in ("tokenizer", "processing_class") and value is getattr(model, "tokenizer", model):
+                continue
             if name not in _OF_TRAINERS or value not in (None, (None, None)):
                 instead = _OF_TRAINERS.get(name, _ELSE)
                 raise TypeError(f"{type(self).__name__}() takes no {name}={value!r:.60}; instead: {instead}")
         self.optimizer_cls_and_kwargs = optimizer_cls_and_kwargs
+        self.callbacks = list(map(_callback, callbacks or ()))
+        gains = [getattr(callback, "early_stopping_threshold", 0.0) for callback in callbacks or ()]
+        self.least_gain = max(gains, default=0.0)
         self.model = model
         self.args = args or SentenceTransformerTrainingArguments()
         self.train_dataset, self.eval_dataset = train_dataset, eval_dataset
-        self.loss = default_loss(model) if loss is None else loss
+        loss = default_loss(model) if loss is None else loss
+        self.loss = loss(model) if getattr(loss, "makes_a_loss", False) else loss
         self.evaluator = SequentialEvaluator(evaluator) if isinstance(evaluator, (list, tuple)) else evaluator
         self.state = SimpleNamespace(log_history=[], global_step=0)
 
@@ -215,8 +224,9 @@ class SentenceTransformerTrainer:
             self.model,
             data,
             losses,
-            replace(config, batch_size=size),
+            replace(config, batch_size=size, min_delta=self.least_gain),
             evaluator=self.evaluator,
+            callbacks=self.callbacks,
             evaluation_data=self.eval_dataset,
             columns={name: columns for name, (columns, _) in columns_of.items() if columns},
             label={name: label for name, (_, label) in columns_of.items() if label},
@@ -253,6 +263,14 @@ class SentenceTransformerTrainer:
 
 
 CrossEncoderTrainer = SentenceTransformerTrainer
+
+
+def _callback(given: Any) -> Callback:
+    if hasattr(given, "early_stopping_patience"):
+        return EarlyStopping(given.early_stopping_patience)
+    if not isinstance(given, Callback):
+        raise TypeError(f"callbacks has {given!r:.60}; pass EarlyStoppingCallback, or those of sbert.training")
+    return given
 
 
 def _columns_of(data: Any, loss: Any) -> tuple[list[str], str | None]:
