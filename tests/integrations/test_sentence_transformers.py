@@ -274,6 +274,28 @@ def test_trainer_of_labels(folder: Path, tmp_path: Path) -> None:
     assert trainer.evaluate()["eval_loss"] < before
 
 
+@pytest.mark.filterwarnings("ignore")  # They warn of few vectors.
+def test_encode_takes_their_arguments(folder: Path) -> None:
+    mine, original = (
+        ours.SentenceTransformer(folder, device="cpu"),
+        theirs.SentenceTransformer(str(folder), device="cpu"),
+    )
+    for model in (mine, original):
+        model.prompts = {"query": "find: "}
+    check_equal(mine.encode(CORPUS, "query"), original.encode(CORPUS, "query"))
+    check_equal(mine.encode(CORPUS, None, "a ", 2), original.encode(CORPUS, None, "a ", 2))
+    for precision in ("int8", "uint8"):
+        quantized, expected = (model.encode(CORPUS, precision=precision) for model in (mine, original))
+        assert quantized.dtype == expected.dtype
+        assert np.abs(quantized.astype(int) - expected.astype(int)).max() <= 1  # Of 255 steps: vectors differ by 1e-7.
+    with pytest.raises(ValueError, match="pass at least two vectors"):  # Theirs divides by 0.
+        mine.encode(CORPUS[0], precision="uint8")
+    check_equal(mine.encode(CORPUS, precision=None), mine.encode(CORPUS))
+    check_equal(mine.encode(CORPUS, truncate_dim=9999), mine.encode(CORPUS))
+    with pytest.raises(ValueError, match="int8, pass ranges"):
+        sbert.SentenceEncoder(folder, device="cpu").encode(CORPUS, precision="int8")
+
+
 def test_trainers_take_classes_of_losses_and_stop_early(folder: Path) -> None:
     from transformers import EarlyStoppingCallback
 

@@ -15,11 +15,28 @@ from sbert.integrations.sentence_transformers.training import (
     SentenceTransformerTrainingArguments,
     default_loss,
 )
+from sbert.integrations.sentence_transformers.util import quantize_embeddings
 from sbert.losses.signature import Signature
+
+_BY_POSITION = (
+    "prompt_name prompt batch_size show_progress_bar output_value precision convert_to_numpy convert_to_tensor device"
+    " normalize_embeddings"
+).split()
 
 
 class SentenceTransformer(encoder.SentenceEncoder):
-    """A ``SentenceEncoder`` whose similarities are tensors, and that has the old ``fit``."""
+    """A ``SentenceEncoder`` whose similarities are tensors, with their ``encode`` and the old ``fit``."""
+
+    def encode(self, sentences: Any, *args: Any, **options: Any) -> Any:
+        """Ours, with arguments by position; int8 and uint8 in the ranges of the texts of the call."""
+        options |= dict(zip(_BY_POSITION, args, strict=False))
+        options["precision"] = options.get("precision") or "float32"
+        if (options.get("truncate_dim") or 0) > self.get_embedding_dimension():
+            del options["truncate_dim"]
+        if options["precision"] in ("int8", "uint8") and options.get("ranges") is None:
+            vectors = super().encode(sentences, **{**options, "precision": "float32"})
+            return quantize_embeddings(vectors, options["precision"])
+        return super().encode(sentences, **options)
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> Tensor:  # type: ignore[override]
         """The similarity of each row of one and each of the other: (rows, rows)."""

@@ -74,9 +74,11 @@ def _quantize(embeddings: Any, precision: str, ranges: Any = None, calibration: 
     vectors = rows(embeddings).cpu().numpy()
     if precision == "float32":
         return vectors.astype(np.float32)
-    if precision == "int8" and ranges is None:
+    whole = precision in ("int8", "uint8")
+    if whole and ranges is None:
         ranges = search.calibrate(vectors if calibration is None else rows(calibration).cpu().numpy())
-    return search.quantize(vectors, precision, ranges if precision == "int8" else None)
+    quantized = search.quantize(vectors, "int8" if whole else precision, ranges if whole else None)
+    return (quantized.astype(np.int16) + 128).astype(np.uint8) if precision == "uint8" else quantized
 
 
 _MINING = "query_chunk_size=- corpus_chunk_size=- max_pairs top_k score_function=similarity"
