@@ -87,6 +87,7 @@ def test_new_texts_on_an_old_map(folder: Path, table: Path, run: Run) -> None:
     assert "--serve 70000: " in run("map", folder, "new.txt", "--serve", "70000")[2]
 
 
+@pytest.mark.slow  # A server is a process of its own.
 def test_a_map_is_served_on_this_machine_alone(folder: Path, table: Path) -> None:
     command = [sys.executable, "-m", "sbert", "map", str(folder), str(table), "--column", "text", "--serve", "0"]
     process = subprocess.Popen(

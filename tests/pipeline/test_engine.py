@@ -65,6 +65,7 @@ def test_batches_of_one_size() -> None:
     assert [len(rows) for rows in plan(np.zeros(3, np.int64), 2, padded=2)] == [2, 1]  # Of texts without tokens.
 
 
+@pytest.mark.slow  # Only a process of its own has its own peak of memory.
 def test_memory_of_many_texts() -> None:
     before = """
 import random
