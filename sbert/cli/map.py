@@ -24,8 +24,8 @@ _MEANING = {
     "umap": "Neighbours mean similar things; how far two groups are apart says little.",
     "pca": "Points far apart mean different things; points close together need not mean similar things.",
 }
-# Topics of the middle level for each of the coarsest, and results of the server.
-_FINER, _RESULTS = 5, 50
+# Topics of the coarsest level, those of the middle one for each, and results of the server.
+_TOPICS, _FINER, _RESULTS = 12, 5, 50
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--onto", metavar="OLD.html", help="place the texts into the map of this page, with a column new (yes, no)")
     add("--columns", type=names, default=[], metavar="NAMES", help="columns that the card of a point shows")
     add("--color-by", metavar="NAME", help="column of numbers, dates or categories that colours the points")
-    add("--topics", type=at_least(0), default=12, metavar="N", help="number of coarse topics (default: 12), 0 for none")
+    add("--topics", type=at_least(0), metavar="N", help="number of coarse topics (default: 12), 0 for none")
     add("--method", choices=("auto", *_MEANING), default="auto", metavar="NAME", help="auto, tsne, umap or pca")
     add("--title", help="title of the page (default: the file name)")
 
@@ -80,9 +80,9 @@ def run(arguments: argparse.Namespace) -> None:
         method, reason = choose(len(texts), arguments.method)
         layout = NAMES[method] + ("" if reason is None else f", because {reason}")
         points = project(vectors, arguments.method, neighbours, progress(arguments))
-        if arguments.topics:
-            levels = (arguments.topics, arguments.topics * _FINER)
-            topics = find_topics(texts, vectors, points, levels) if method != "pca" else []
+        coarse = _TOPICS if arguments.topics is None else arguments.topics
+        if coarse and method != "pca":
+            topics = find_topics(texts, vectors, points, (coarse, coarse * _FINER))
     else:
         placed, nearest = place(vectors[len(old) :], vectors[: len(old)], points)
         points = np.concatenate([points, placed])
@@ -116,8 +116,8 @@ def _check(arguments: argparse.Namespace) -> Any:
     """Raise for options that do not fit, before the long computation; return the server, if there is one."""
     if not arguments.output and not arguments.image and arguments.serve is None:
         raise ValueError("there is no output; pass -o FILE.html, --image FILE or --serve")
-    if arguments.onto and arguments.method != "auto":
-        raise ValueError("--onto takes the layout of the old page; leave --method out")
+    if arguments.onto and (arguments.method != "auto" or arguments.topics is not None):
+        raise ValueError("--onto takes the layout and topics of the old page; leave --method and --topics out")
     return None if arguments.serve is None else _bind(arguments.serve)
 
 
@@ -125,6 +125,7 @@ class _Handler(BaseHTTPRequestHandler):
     """Answers browsers on this machine: the page, and searches by meaning."""
 
     server: Any
+    timeout = 5  # Seconds; browsers open connections that they may not use.
 
     def do_GET(self) -> None:
         # Pages of other origins reach a server on this machine under a name of their own.
@@ -149,10 +150,14 @@ class _Handler(BaseHTTPRequestHandler):
         """Requests are not printed."""
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = False  # A thread that computes while the process ends would abort it.
+
+
 def _bind(port: int) -> Any:
     """A server on this machine, which does not answer yet."""
     try:
-        return ThreadingHTTPServer(("127.0.0.1", port), _Handler)
+        return _Server(("127.0.0.1", port), _Handler)
     except (OSError, OverflowError) as error:
         raise ValueError(f"--serve {port}: {error}; pass another port, or 0 for any that is free") from error
 

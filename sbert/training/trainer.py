@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 Value = TypeVar("Value")
 
+# Settings that change nothing without an evaluator.
+_OF_EVALUATIONS = ("metric", "minimize", "min_delta", "load_best", "evaluate_first")
+
 
 class Trainer:
     """Trains a model in place, with a loss on rows of texts.
@@ -159,11 +162,7 @@ class Trainer:
         if config.sharded and any(isinstance(each, AveragedWeights) for each in self.callbacks):
             raise ValueError("AveragedWeights needs whole weights; leave it or sharded=True out")
         if self.evaluator is None:
-            unused = [
-                name
-                for name in ("metric", "minimize", "min_delta", "load_best", "evaluate_first")
-                if getattr(config, name)
-            ]
+            unused = [name for name in _OF_EVALUATIONS if getattr(config, name)]
             unused += ["EarlyStopping" for each in self.callbacks if isinstance(each, EarlyStopping)]
             if unused:
                 warn(f"without an evaluator, {', '.join(unused)} changes nothing; pass evaluator= or evaluation_data=")

@@ -72,7 +72,7 @@ def similarity_heatmap(
     if not listed:
         raise ValueError("there are no sentences, so there is nothing to draw; pass at least one")
     matrix = _as_matrix(listed, scores)
-    positions = _order(matrix) if order else list(range(len(listed)))
+    positions = _order(matrix) if order and len(listed) > 1 else list(range(len(listed)))
     matrix = matrix[np.ix_(positions, positions)]
     texts, families = choose_fonts(shorten(listed[position], 60) for position in positions)
     count, longest, slanted = len(texts), max(map(count_columns, texts)), 32  # Columns of row and column labels.
@@ -134,8 +134,6 @@ def _order(matrix: Scores) -> list[int]:
         from scipy.spatial.distance import squareform
     distances = float(matrix.max()) - (matrix + matrix.T).astype(np.float64) / 2
     np.fill_diagonal(distances, 0)
-    if len(matrix) < 2:
-        return [0]
     order: list[int] = leaves_list(linkage(squareform(distances), "average", optimal_ordering=True)).tolist()
     return order
 

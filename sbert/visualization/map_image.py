@@ -12,7 +12,7 @@ import numpy.typing as npt
 from sbert.functional import Vectors
 from sbert.inputs.arguments import known_arguments
 from sbert.inputs.texts import texts_of
-from sbert.visualization.drawing import Path, new_axes, new_figure, save_figure
+from sbert.visualization.drawing import MARKERS, Path, new_axes, new_figure, save_figure
 from sbert.visualization.projection import NAMES, Coordinates, check_vectors, choose, density_peaks, project
 from sbert.visualization.text import choose_fonts, shorten
 
@@ -25,7 +25,6 @@ _COLOURS = (
     *("#2f6fdb", "#e07b00", "#1e9448", "#d1344b", "#8a4fd0", "#8c5a3c"),
     *("#d64fa8", "#4b5a66", "#94960a", "#0aa0b4", "#0b3d91", "#f2a28c"),
 )
-_MARKERS = "os^Dv"
 _NO_CLUSTER = "0.7"
 # Up to this number of points, every text is written beside its point.
 _MAX_TEXTS = 30
@@ -120,7 +119,7 @@ def _draw_points(axis: Any, points: Coordinates, clusters: list[Cluster], grey: 
     look = {"alpha": 0.8 if len(points) < 2000 else 0.55, "zorder": 1 if len(points) > _MAX_TEXTS else 4}
     for number, (name, rows) in enumerate(clusters, start=-without):
         colours.append(_NO_CLUSTER if number < 0 else _COLOURS[number % len(_COLOURS)])
-        marker = _MARKERS[max(number, 0) // len(_COLOURS) % len(_MARKERS)]
+        marker = MARKERS[max(number, 0) // len(_COLOURS) % len(MARKERS)]
         label = f"{'no cluster' if name is None else name} ({len(rows):,})"
         axis.scatter(*points[rows].T, s=size, color=colours[-1], marker=marker, linewidths=0, label=label, **look)
     return colours

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sbert.functional import Vectors
-from sbert.inputs.arguments import known_arguments
+from sbert.inputs.arguments import known_arguments, warn
 from sbert.storage.atomic import write_text
 from sbert.visualization.projection import Coordinates, Neighbours, check_vectors, density_peaks
 from sbert.visualization.topics import Topics
@@ -133,7 +133,7 @@ def map_page(
 
 
 def read_page(path: str | os.PathLike[str]) -> tuple[list[str], Coordinates, list[Topics]]:
-    """The texts, points and topics of a page that ``map_page`` wrote.
+    """The texts, points and topics of a page that ``map_page`` wrote; a warning names the columns that it has, too.
 
     Raises:
         OSError: If the file cannot be read.
@@ -143,6 +143,8 @@ def read_page(path: str | os.PathLike[str]) -> tuple[list[str], Coordinates, lis
     if match is None:
         raise ValueError(f"{path} is no page of a map; pass one that sbert map wrote")
     data = json.loads(match[1])
+    if names := ", ".join(column["name"] for column in data["columns"]):
+        warn(f"{path} has columns ({names}), which are left out")
 
     def decode(text: str, dtype: str) -> npt.NDArray[Any]:
         return np.frombuffer(base64.b64decode(text), dtype)

@@ -23,17 +23,18 @@ Coordinates = npt.NDArray[np.float32]
 Labels = Sequence[int] | npt.NDArray[np.integer[Any]]
 # Fewer vectors have no neighbourhoods to preserve.
 _LEAST = 10
-_PERPLEXITY = 12.0
-# Iterations of t-SNE, and factors of its attractions: first to find groups, then to keep apart what they leave. Up to
-# _FEW vectors, more attraction than 1 takes less space, and so less time, and keeps more neighbours.
-_EARLY, _LATE, _FEW = 250, 500, 50_000
+# Iterations of t-SNE with attractions 12 times as large, which find groups, and after them. Where there are more than
+# _FEW vectors, less attraction than 1 keeps more neighbours; where there are fewer, groups would lose their shape.
+_EARLY, _LATE, _FEW, _LESS = 250, 500, 50_000, 0.7
 # Iterations between two steps of the progress bar.
 _STEP = 50
 # From this number of points on, forces by interpolation are faster than by a tree. Nodes two units apart are as good
 # as openTSNE's one unit, and take a quarter of the time.
 _INTERPOLATED, _INTERVAL = 5_000, 2
-# The neighbours that count for the quality of a layout, and how many points are examined.
+# The neighbours of a vector that attract it and count for the quality of a layout; how many points are examined.
 _KEPT, _EXAMINED = 15, 1_000
+# If more than one in so many vectors attracted another, a small map would become one point.
+_SHARE = 8
 # The neighbours among which a new text is placed.
 _NEAR = 5
 # The neighbours of a label, and the share of them that belongs to its cluster, where this is possible.
@@ -54,13 +55,12 @@ class Neighbours(NamedTuple):
     cosines: npt.NDArray[np.float32]
 
 
-def nearest_neighbours(vectors: Vectors, count: int | None = None) -> Neighbours:
+def nearest_neighbours(vectors: Vectors, count: int = _KEPT) -> Neighbours:
     """The nearest vectors of each vector, exactly.
 
     Args:
         vectors: NumPy array, tensor or lists.
-        count: Number of neighbours; default: as many as the layout by t-SNE needs, 36. Fewer if there are too few
-            vectors.
+        count: Number of neighbours, fewer if there are too few vectors.
 
     Shape:
         vectors: (n, dim). Output: (n, count).
@@ -70,7 +70,7 @@ def nearest_neighbours(vectors: Vectors, count: int | None = None) -> Neighbours
         [[1], [0], [1]]
     """
     rows = len(check_vectors(vectors))
-    wanted = max(0, min(int(3 * _PERPLEXITY) if count is None else count, rows - 1))
+    wanted = max(0, min(count, rows - 1))
     scores, indices = semantic_search(vectors, vectors, top_k=min(wanted + 1, rows))
     # Repeated texts may come before a text itself, or push it out.
     order = np.argsort(indices == np.arange(rows)[:, None], axis=1, kind="stable")[:, :wanted]
@@ -105,6 +105,7 @@ def project(
         Pearson, 1901. https://doi.org/10.1080/14786440109462720
         van der Maaten and Hinton, 2008. https://jmlr.org/papers/v9/vandermaaten08a.html
         Linderman et al., 2019 (interpolation). https://doi.org/10.1038/s41592-018-0308-4
+        Böhm et al., 2022 (equal attractions, and their factor). https://jmlr.org/papers/v23/21-0055.html
         McInnes et al., 2018. https://arxiv.org/abs/1802.03426
 
     Example:
@@ -295,19 +296,19 @@ def _pca(matrix: Coordinates) -> Coordinates:
 
 
 def _tsne(matrix: Coordinates, neighbours: Neighbours, start: Coordinates, show: bool | None) -> Any:
-    """t-SNE by openTSNE, from given neighbours and first points, and so deterministic."""
+    """t-SNE by openTSNE, in which all neighbours attract alike, from given first points, and so deterministic."""
     with require("t-SNE", "openTSNE", "plot", "pass method='pca'"):
         from openTSNE import TSNEEmbedding
-        from openTSNE.affinity import PerplexityBasedNN
+        from openTSNE.affinity import Uniform
         from openTSNE.nearest_neighbors import PrecomputedNeighbors
-    distances = np.sqrt(np.maximum(2 - 2 * neighbours.cosines.astype(np.float64), 0))
-    graph = PrecomputedNeighbors(neighbours.indices, distances)
-    perplexity = min(_PERPLEXITY, neighbours.indices.shape[1] / 3)
-    affinities = PerplexityBasedNN(perplexity=perplexity, knn_index=graph, n_jobs=torch.get_num_threads())
+    count = min(_KEPT, max(2, len(matrix) // _SHARE))
+    distances = np.sqrt(np.maximum(2 - 2 * neighbours.cosines[:, :count].astype(np.float64), 0))
+    graph = PrecomputedNeighbors(neighbours.indices[:, :count], distances)
+    affinities = Uniform(k_neighbors=count, knn_index=graph, symmetrize="mean")
     options: dict[str, Any] = {"n_jobs": torch.get_num_threads(), "random_state": 0, "ints_in_interval": _INTERVAL}
     options["negative_gradient_method"] = "fft" if len(matrix) >= _INTERPOLATED else "bh"
     points = TSNEEmbedding(1e-4 * start, affinities, **options)
-    phases = ((_EARLY, 12, 0.5), (_LATE, 1.5 if len(matrix) <= _FEW else 1, 0.8))
+    phases = ((_EARLY, 12, 0.5), (_LATE, 1 if len(matrix) <= _FEW else _LESS, 0.8))
     with progress_bar(show, total=_EARLY + _LATE, desc="Layout", unit=" steps") as bar:
 
         def advance(*_: object) -> None:

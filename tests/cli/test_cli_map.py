@@ -75,15 +75,20 @@ def test_new_texts_on_an_old_map(folder: Path, table: Path, run: Run) -> None:
     Path("new.txt").write_text("cats sleep 100\ntaxes rise 101\n", encoding="utf-8")
     code, out, error = run("map", folder, "new.txt", "--onto", "old.html", "-o", "new.html", "--color-by", "new")
     assert (code, "62 texts, laid out by that of old.html, with 2 new texts" in out) == (0, True), error
-    (old, old_points, old_topics), (texts, points, topics) = read_page("old.html"), read_page("new.html")
+    old, old_points, old_topics = read_page("old.html")
+    with pytest.warns(UserWarning, match=r"new.html has columns \(new\), which are left out"):
+        texts, points, topics = read_page("new.html")
     assert texts == [*old, "cats sleep 100", "taxes rise 101"]
     np.testing.assert_allclose(points[:60], old_points, atol=1e-4)
     for row, group in ((60, 0), (61, 1)):
         distances = np.linalg.norm(points[:60] - points[row], axis=1)
         assert (distances.argsort()[:5] % 2 == group).all()
     assert [level.names for level in topics] == [level.names for level in old_topics]
-    error = run("map", folder, "new.txt", "--onto", "old.html", "-o", "new.html", "--method", "pca")[2]
-    assert "--onto takes the layout of the old page; leave --method out" in error
+    for option in (("--method", "pca"), ("--topics", "3")):
+        error = run("map", folder, "new.txt", "--onto", "old.html", "-o", "x.html", *option)[2]
+        assert "--onto takes the layout and topics of the old page; leave --method and --topics out" in error
+    error = run("map", folder, "new.txt", "--onto", "new.html", "-o", "x.html")[2]
+    assert "new.html has columns (new), which are left out" in error
     assert "--serve 70000: " in run("map", folder, "new.txt", "--serve", "70000")[2]
 
 
