@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from operator import itemgetter
 from types import MappingProxyType
 from typing import Any
@@ -210,10 +211,11 @@ def backward(
         chunks += [np.zeros(1, np.int64)] * (ranks.all_max(len(chunks), device) - len(chunks))
     cached = cached and len(chunks) > 1
     autocast = torch.autocast(device.type, dtype) if dtype != torch.float32 else nullcontext()
+    run = _encoder(model, loss)
 
     def encode(rows: npt.NDArray[np.int64]) -> Tensor:
         with autocast:
-            result: Tensor = model(batch.tokens.batch(rows).to(device))
+            result = run(batch.tokens.batch(rows).to(device))
         return result.float() if result.dtype.itemsize < 4 else result
 
     sizes = list(map(len, chunks))
@@ -252,6 +254,11 @@ def backward(
     return value.detach()
 
 
+def _encoder(model: nn.Module, loss: Any) -> Callable[..., Tensor]:
+    """What turns tokens into vectors: the model, or a loss's own ``encode(model, batch)``."""
+    return partial(loss.encode, model) if hasattr(loss, "encode") else model
+
+
 def _plan(batch: TrainingBatch, chunk_tokens: int | None) -> tuple[list[npt.NDArray[np.int64]], Tensor]:
     """The texts of each chunk, and the position of each text in all chunks together, (texts,)."""
     device = batch.columns.device
@@ -265,7 +272,8 @@ def compute_loss(
 ) -> float:
     """The loss of a batch on one rank, without a gradient; the arguments are those of ``backward``."""
     chunks, position = _plan(batch, chunk_tokens)
-    parts = [model(batch.tokens.batch(rows).to(batch.columns.device)).float() for rows in chunks]
+    run = _encoder(model, loss)
+    parts = [run(batch.tokens.batch(rows).to(batch.columns.device)).float() for rows in chunks]
     return float(loss(*torch.cat(parts)[position[batch.columns]].unbind(1), **batch.extras))
 
 
