@@ -8,8 +8,8 @@
 >>> pets.query(query_texts=["a sleeping cat"], n_results=1)["documents"]
 [['A cat sleeps.']]
 
-- A collection stores the model's name and options; import this file before ``get_collection`` opens it again. Of an
-  encoder that is loaded, it stores the name alone: pass one with prompts or weights of your own there again.
+- A collection stores the model's name, prompts, ``truncate_dim`` and options; import this file before
+  ``get_collection`` opens it again. It stores no weights: save a model that was trained, and load it by its folder.
 - New collections compare by cosine. For one that was made by another model, make a new one: vectors do not mix.
 - Chroma takes ``client.get_max_batch_size()`` documents per ``add``, 5,461 of them here.
 """
@@ -55,7 +55,9 @@ class SbertEmbeddingFunction(EmbeddingFunction[Documents]):
 
     def get_config(self) -> dict[str, Any]:
         """What a collection stores."""
-        return {"model": self._encoder.name_or_path or None, "options": self._options}
+        settings = ("prompts", "default_prompt_name", "truncate_dim")
+        options = {**self._options, **{name: getattr(self._encoder, name) for name in settings}}
+        return {"model": self._encoder.name_or_path or None, "options": options}
 
     @staticmethod
     def build_from_config(config: dict[str, Any]) -> SbertEmbeddingFunction:

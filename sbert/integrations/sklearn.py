@@ -6,6 +6,8 @@
 >>> _ = classifier.fit(["A good film.", "A bad film."], [1, 0])
 >>> classifier.predict(["A very good film."])
 array([1])
+>>> SentenceVectors(truncate_dim=2).set_output(transform="pandas").fit_transform(["A good film."]).columns.tolist()
+['sentencevectors0', 'sentencevectors1']
 
 - A grid search encodes the texts again for every fold and setting: if the settings of this step stay the same, search
   with the classifier alone, over ``model.encode(texts)``.
@@ -19,12 +21,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
 
 from sbert.integrations.loading import load_encoder
 
 
-class SentenceVectors(TransformerMixin, BaseEstimator):
+class SentenceVectors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """The vectors of a ``SentenceEncoder``, for pipelines and grid searches, whose clones share the encoder.
 
     Args:
@@ -52,7 +56,12 @@ class SentenceVectors(TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, texts: Any) -> npt.NDArray[np.float32]:
-        """One vector per text. Shape: (texts, dim)."""
+        """One vector per text. Shape: (texts, dim).
+
+        Raises:
+            NotFittedError: If ``fit`` has not loaded the model.
+        """
+        check_is_fitted(self, "encoder_")
         vectors: npt.NDArray[np.float32] = self.encoder_.encode(
             texts,
             prompt_name=self.prompt_name,
@@ -60,3 +69,13 @@ class SentenceVectors(TransformerMixin, BaseEstimator):
             truncate_dim=self.truncate_dim,
         )
         return vectors
+
+    @property
+    def _n_features_out(self) -> int:
+        dim: int = self.encoder_.get_sentence_embedding_dimension()
+        return min(dim, self.truncate_dim or dim)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string, tags.input_tags.two_d_array = True, False
+        return tags

@@ -1,15 +1,17 @@
-"""txtai: the function that its external vectors are made with.
+"""txtai: the vectors of its indexes.
 
->>> import txtai  # doctest: +SKIP
->>> from sbert.integrations.txtai import transform
->>> embeddings = txtai.Embeddings(method="external", transform=transform())  # doctest: +SKIP
->>> embeddings.index(["A cat sleeps.", "Taxes rise."])  # doctest: +SKIP
->>> embeddings.search("a sleeping cat", 1)[0][0]  # doctest: +SKIP
+>>> import txtai
+>>> options = {"method": "sbert.integrations.txtai.SbertVectors", "path": "sbert-mini"}
+>>> embeddings = txtai.Embeddings(**options)
+>>> embeddings.index(["A cat sleeps.", "Taxes rise."])
+>>> embeddings.search("a sleeping cat", 1)[0][0]
 0
 
-- An index that is saved does not store the function: pass ``transform=`` when it is loaded.
-- Queries and documents go through the same function, without the prompts of each. For a model with prompts, use
-  ``method="sentence-transformers"`` with our class under that name, see ``sbert.integrations``.
+- An index that is saved stores these options, so it loads as it is where this library is installed. Options of
+  ``SentenceEncoder`` are passed as ``vectors={"device": "cpu"}``.
+- For an encoder that is loaded: ``Embeddings(method="external", transform=transform(encoder))``. Such an index does not
+  store the function: ``load(path, config={"transform": transform(encoder)})``. Queries and documents go through the
+  same function, without the prompts of each.
 - txtai normalizes the vectors of each method.
 """
 
@@ -18,7 +20,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+from txtai.vectors import Vectors
+
+from sbert.encoder import SentenceEncoder
 from sbert.integrations.loading import load_encoder
+
+
+class SbertVectors(Vectors):
+    """The vectors of a ``SentenceEncoder``; queries and documents get the prompts that the model has for them."""
+
+    def loadmodel(self, path: str | None) -> SentenceEncoder:
+        """The encoder of a folder or a name on the hub."""
+        return load_encoder(path, **self.config.get("vectors", {}))
+
+    def encode(self, data: list[str], category: str | None = None) -> npt.NDArray[np.float32]:
+        """One vector per text. Shape: (texts, dim)."""
+        names = {"query": "encode_query", "data": "encode_document"}
+        vectors: npt.NDArray[np.float32] = getattr(self.model, names.get(category or "", "encode"))(data)
+        return vectors
 
 
 def transform(model: Any = None, **options: Any) -> Callable[[list[str]], Any]:

@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 
 import sbert
-from sbert import SentenceEncoder
+from sbert import CrossEncoder, SentenceEncoder
 from sbert.integrations.loading import load_encoder
 from sbert.integrations.sentence_transformers import SentenceTransformer
+from tests import pairs
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Of the other packages.
 FOLDER = str(Path(sbert.__file__).parent / "default_model")
@@ -76,12 +78,23 @@ def mteb(model: Any) -> Vectors:
     return adapter.encode([{"text": TEXTS[:2]}, {"text": TEXTS[2:]}], prompt_type=PromptType.document), query
 
 
+def txtai_vectors(model: Any) -> Vectors:
+    from txtai.vectors import VectorsFactory
+
+    options = {"device": "cpu", "prompts": model.prompts}
+    vectors = VectorsFactory.create(
+        {"method": "sbert.integrations.txtai.SbertVectors", "path": "sbert-mini", "vectors": options}
+    )
+    return vectors.encode(TEXTS, "data"), vectors.encode([QUERY], "query")[0]
+
+
 ADAPTERS: dict[str, Callable[[Any], Vectors]] = {
     "langchain_core": langchain,
     "llama_index.core": llama_index,
     "haystack": haystack,
     "chromadb": chroma,
     "mteb": mteb,
+    "txtai": txtai_vectors,
 }
 
 
@@ -130,16 +143,28 @@ def scikit_learn(model: Any, _: Path) -> Any:
     pipeline = make_pipeline(vectors, LogisticRegression())
     search = GridSearchCV(pipeline, {"sentencevectors__truncate_dim": [64, None]}, cv=2)
     assert search.fit(TEXTS * 2, [0, 1, 2] * 2).best_score_ == 1
+    pipeline.set_params(sentencevectors__truncate_dim=2).set_output(transform="pandas").fit(TEXTS, [0, 1, 2])
+    assert pipeline[:1].get_feature_names_out().tolist() == ["sentencevectors0", "sentencevectors1"]
+    frame = pipeline[:1].transform(pandas.Series(TEXTS, index=[5, 6, 7]))
+    assert (frame.shape, list(frame.index)) == ((3, 2), [5, 6, 7])
+    check_equal(frame, model.encode(TEXTS, truncate_dim=2))
+    vectors.set_params(truncate_dim=None)
+    assert vectors.set_output(transform="polars").fit_transform(TEXTS).shape == (3, 256)
+    vectors.set_output(transform="default")
     return vectors.fit_transform(TEXTS)
 
 
-def txtai(model: Any, _: Path) -> Any:
+def txtai(model: Any, folder: Path) -> Any:
     from txtai import Embeddings
 
     transform = ours("txtai").transform(model)
     embeddings = Embeddings(method="external", transform=transform)
     embeddings.index(TEXTS)
-    assert embeddings.search(QUERY, 1)[0][0] == 0
+    embeddings.save(str(folder))
+    again = Embeddings()
+    again.load(str(folder), config={"transform": transform})
+    assert again.search(QUERY, 1) == embeddings.search(QUERY, 1)
+    assert again.search(QUERY, 1)[0][0] == 0
     return transform(TEXTS)
 
 
@@ -224,6 +249,62 @@ def test_a_collection_of_chroma_opens_with_the_model_of_its_name(tmp_path: Path)
     for encode in (again, again.embed_query):
         with pytest.raises(ValueError, match="an encoder without a name; pass embedding_function= with it"):
             encode(TEXTS)
+
+
+def test_a_collection_of_chroma_opens_with_the_prompts_and_the_dimension_of_its_encoder(tmp_path: Path) -> None:
+    chromadb = pytest.importorskip("chromadb")
+    model = SentenceEncoder("sbert-mini", device="cpu", prompts={"query": "find: ", "document": "text: "})
+    model.truncate_dim = 32
+    function = ours("chroma").SbertEmbeddingFunction(model)
+    chromadb.PersistentClient(str(tmp_path)).create_collection("texts", embedding_function=function)
+    opened = chromadb.PersistentClient(str(tmp_path)).get_collection("texts")
+    opened.add(["0", "1", "2"], None, None, TEXTS)
+    check_equal(opened.get(include=["embeddings"])["embeddings"], model.encode_document(TEXTS))
+    found = opened.query(query_texts=[QUERY], n_results=1)
+    check_equal(found["distances"], 1 - model.similarity(model.encode_query(QUERY), model.encode_document(TEXTS[:1])))
+
+
+def test_an_index_of_txtai_loads_again_with_its_model(tmp_path: Path) -> None:
+    txtai = pytest.importorskip("txtai")
+    embeddings = txtai.Embeddings(
+        method="sbert.integrations.txtai.SbertVectors", path=FOLDER, vectors={"prompts": {"query": "find: "}}
+    )
+    embeddings.index(TEXTS)
+    embeddings.save(str(tmp_path / "index"))
+    again = txtai.Embeddings()
+    again.load(str(tmp_path / "index"))
+    assert again.search(QUERY, 3) == embeddings.search(QUERY, 3)
+    check_equal(again.batchtransform([QUERY], "query")[0], embeddings.batchtransform([QUERY], "query")[0])
+    assert again.search(QUERY, 1)[0][0] == 0
+
+
+def test_nodes_of_llama_index_are_sorted_by_a_cross_encoder(tmp_path: Path) -> None:
+    pytest.importorskip("llama_index.core")
+    from llama_index.core.schema import NodeWithScore, TextNode
+
+    scorer = CrossEncoder(pairs.folder(tmp_path, classes=1), device="cpu")
+    nodes = [NodeWithScore(node=TextNode(text=text, metadata={"by": "me"}), score=0.5) for text in TEXTS]
+    scores = scorer.predict([(QUERY, f"by: me\n\n{text}") for text in TEXTS])
+    for model in (scorer, str(tmp_path)):
+        sorted_nodes = ours("llama_index").SbertRerank(model, 2).postprocess_nodes(nodes, query_str=QUERY)
+        assert [node.text for node in sorted_nodes] == [TEXTS[row] for row in (-scores).argsort()[:2]]
+        check_equal([node.score for node in sorted_nodes], np.sort(scores)[:0:-1])
+    assert [node.score for node in nodes] == [0.5] * 3
+    with pytest.raises(ValueError, match="scored together with the query; pass query_str= or query_bundle="):
+        ours("llama_index").SbertRerank(scorer).postprocess_nodes(nodes)
+    assert ours("llama_index").SbertRerank(scorer).postprocess_nodes([], query_str=QUERY) == []
+
+
+def test_a_step_of_scikit_learn_says_that_it_is_not_fitted_and_passes_its_checks() -> None:
+    exceptions = pytest.importorskip("sklearn.exceptions")
+    from sklearn.utils.estimator_checks import check_estimator
+
+    vectors = ours("sklearn").SentenceVectors()
+    for call in (lambda: vectors.transform(TEXTS), vectors.get_feature_names_out):
+        with pytest.raises(exceptions.NotFittedError, match="SentenceVectors instance is not fitted yet"):
+            call()
+    results = check_estimator(vectors, on_fail=None)
+    assert {result["status"] for result in results} == {"passed"}
 
 
 def test_mteb_runs_its_tasks(model: SentenceEncoder) -> None:
