@@ -1,0 +1,204 @@
+"""Losses of sentence-transformers that need the model: values and gradients of theirs, and training."""
+
+from __future__ import annotations
+
+import copy
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sentence_transformers as theirs
+import torch
+from sentence_transformers.sentence_transformer import losses as peer
+from torch.utils.data import DataLoader
+
+from sbert import losses
+from sbert.integrations.sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, with_model
+from sbert.integrations.sentence_transformers.training import SentenceTransformerTrainingArguments
+from sbert.losses.signature import Signature
+from sbert.training import TrainingBatch, backward
+from tests import small
+
+WORDS = small.CORPUS[1].split()
+PAIRS = [(" ".join(WORDS[i : i + 4]), " ".join(WORDS[i + 2 : i + 5])) for i in range(6)]
+TEXTS = [" ".join(WORDS[i % 8 : i % 8 + 4]) + f" {i}" for i in range(30)]
+
+
+@pytest.fixture
+def models(folder: Path) -> list[Any]:
+    """The same model by both, in float64."""
+    made = [
+        package(str(folder), device="cpu").double().eval()
+        for package in (theirs.SentenceTransformer, SentenceTransformer)
+    ]
+    for model in made:
+        model[0].auto_model.eval()
+    return made
+
+
+def compare(models: list[Any], other: Any, loss: Any, rows: list[Any], labels: Any = None, **options: Any) -> None:
+    """Value and gradients of both; ``other`` is their loss, or the value of it."""
+    models[0].zero_grad()
+    features = [models[0].preprocess(list(column)) for column in zip(*rows, strict=True)]
+    expected = other(features, labels) if isinstance(other, torch.nn.Module) else other(features)
+    expected.backward()
+    signature, texts, more = Signature.of(loss), rows, {}
+    for collate in signature.collates:
+        texts, more = collate(rows, None)
+    batch = TrainingBatch.of(models[1], texts, signature, labels, row_data=more)
+    value = backward(models[1].train(False), loss, batch, **options)
+    torch.testing.assert_close(value, expected.detach(), rtol=1e-9, atol=1e-9)
+    known = dict(models[0][0].auto_model.named_parameters())
+    gradients = {name: p.grad for name, p in models[1][0].auto_model.named_parameters() if p.grad is not None}
+    assert gradients.keys() == {name for name, p in known.items() if p.grad is not None}
+    for name, gradient in gradients.items():
+        torch.testing.assert_close(gradient, known[name].grad, rtol=1e-7, atol=1e-9)
+
+
+CHUNKS: list[dict[str, Any]] = [{}, {"chunk_tokens": 15, "cached": True}]
+
+
+@pytest.mark.parametrize("options", CHUNKS)
+def test_contrastive_tension_is_theirs(models: list[Any], options: dict[str, Any]) -> None:
+    rows = [*PAIRS, (PAIRS[0][0], PAIRS[0][0])]
+    for labels in (None, torch.tensor([0.0, 1, 0, 0, 0, 0, 1])):
+        other = peer.ContrastiveTensionLoss(models[0])
+        mine = with_model.ContrastiveTensionLoss(models[1])
+        compare(models, other, mine, rows, labels, **options)
+        own, known = ([p.grad for p in one.parameters()] for one in (mine.copy, other.model1))
+        for gradient, expected in zip(own, known, strict=True):
+            if expected is not None:
+                torch.testing.assert_close(gradient, expected, rtol=1e-7, atol=1e-9)
+        models[1].zero_grad()
+    arguments = {"scale": 5.0, "similarity_fct": theirs.util.dot_score}
+    other = peer.ContrastiveTensionLossInBatchNegatives(models[0], **arguments)
+    mine = with_model.ContrastiveTensionLossInBatchNegatives(models[1], **arguments).double()
+    assert not {id(p) for p in models[1].parameters()} & {id(p) for p in mine.parameters()}
+    with torch.no_grad():  # Copies that differ.
+        other.model1[0].auto_model.embeddings.word_embeddings.weight += 0.1
+        mine.copy[0].auto_model.embeddings.word_embeddings.weight += 0.1
+    compare(models, other.double(), mine, [(text,) for text, _ in PAIRS], **options)
+
+
+@pytest.mark.parametrize("options", CHUNKS)
+@pytest.mark.parametrize("weighting", ["uniform", "log", "linear", lambda layer: 1.0 + layer])
+def test_layers_are_theirs(models: list[Any], weighting: Any, options: dict[str, Any]) -> None:
+    arguments = {"n_layers_per_step": -1, "last_layer_weight": 0.7, "prior_layers_weight": 0.6}
+    arguments |= {"kl_div_weight": 0.5, "kl_temperature": 0.4, "layer_weighting": weighting}
+    inner = peer.MultipleNegativesRankingLoss(models[0])
+    mine = with_model.AdaptiveLayerLoss(models[1], losses.MultipleNegativesRankingLoss(), **arguments)
+    compare(models, peer.AdaptiveLayerLoss(models[0], inner, **arguments), mine, PAIRS, **options)
+    models[1].zero_grad()
+    arguments |= {"n_dims_per_step": -1, "matryoshka_weights": [1.0, 0.5], "kl_temperature": 0}
+    mine = with_model.Matryoshka2dLoss(models[1], losses.MultipleNegativesRankingLoss(), [16, 8], **arguments)
+    compare(models, peer.Matryoshka2dLoss(models[0], inner, [16, 8], **arguments), mine, PAIRS, **options)
+
+
+def test_draws_have_the_expected_value_of_theirs(models: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mean over all draws of one layer and, for each of the layers, one dimension."""
+    other = peer.Matryoshka2dLoss(models[0], peer.MultipleNegativesRankingLoss(models[0]), [16, 8])
+    drawn: list[int] = []
+    monkeypatch.setattr(random, "sample", lambda values, _count: [values[drawn.pop(0)]])
+
+    def mean(features: Any) -> Any:
+        values = []
+        for case in range(8):
+            drawn[:] = [case // 4, case // 2 % 2, case % 2]
+            drawn[:2] = drawn[1::-1]  # The dimension of the last layer is drawn first.
+            values.append(other([dict(each) for each in features], None))
+        assert not drawn
+        return torch.stack(values).mean()
+
+    compare(models, mean, with_model.Matryoshka2dLoss(models[1], losses.MultipleNegativesRankingLoss(), [16, 8]), PAIRS)
+
+
+@pytest.mark.parametrize("tie", [True, False])
+def test_denoising_is_theirs(models: list[Any], folder: Path, tie: bool) -> None:
+    other = peer.DenoisingAutoEncoderLoss(models[0], str(folder), tie).double().eval()
+    mine = with_model.DenoisingAutoEncoderLoss(models[1], str(folder), tie).eval()
+    shared = {id(p) for p in models[1].parameters()} & {id(p) for p in mine.parameters()}
+    assert bool(shared) == tie
+    assert mine.decoder.get_output_embeddings().weight is mine.decoder.get_input_embeddings().weight
+    mine.decoder.load_state_dict(other.decoder.state_dict())  # The weights that the folder has not.
+    rows = [(short, f"{short} {long}") for long, short in PAIRS]
+    for options in CHUNKS:
+        compare(models, other, mine, rows, **options)
+        known = dict(other.decoder.named_parameters())
+        for name, weight in mine.decoder.named_parameters():
+            torch.testing.assert_close(weight.grad, known[name].grad, rtol=1e-7, atol=1e-9)
+        other.zero_grad(), models[1].zero_grad(), mine.zero_grad()
+
+
+def train(model: Any, loss: Any, rows: Any) -> tuple[float, float]:
+    from datasets import Dataset
+
+    data = Dataset.from_list([{f"sentence_{i}": text for i, text in enumerate(row)} for row in rows])
+    args = SentenceTransformerTrainingArguments(
+        per_device_train_batch_size=6, max_steps=12, learning_rate=1e-3, logging_steps=1, save_strategy="no",
+        warmup_steps=0, disable_tqdm=True,
+    )  # fmt: skip
+    trainer = SentenceTransformerTrainer(model, args, data, loss=loss)
+    trainer.train()
+    values = [line["loss"] for line in trainer.state.log_history if "loss" in line]
+    return values[0], values[-1]
+
+
+RANKING = losses.MultipleNegativesRankingLoss()
+LOSSES: dict[str, Any] = {
+    "tension": (with_model.ContrastiveTensionLoss, [*PAIRS[:3], *((text, text) for text, _ in PAIRS[3:])]),
+    "in batch": (with_model.ContrastiveTensionLossInBatchNegatives, [(text,) for text, _ in PAIRS]),
+    "denoising": (with_model.DenoisingAutoEncoderLoss, PAIRS),
+    "layers": (lambda model: with_model.AdaptiveLayerLoss(model, RANKING), PAIRS),
+    "layers and dimensions": (lambda model: with_model.Matryoshka2dLoss(model, RANKING, [16, 8]), PAIRS),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", LOSSES)
+def test_training_lowers_the_loss(folder: Path, name: str) -> None:
+    torch.manual_seed(0)
+    make, rows = LOSSES[name]
+    model = SentenceTransformer(str(folder), device="cpu")
+    first, last = train(model, make(model), rows)
+    assert last < 0.95 * first
+    assert model.encode(TEXTS[:2]).shape == (2, 16)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_old_fit(folder: Path) -> None:
+    model = SentenceTransformer(str(folder), device="cpu")
+    loader = with_model.ContrastiveTensionDataLoader(TEXTS, batch_size=8)
+    assert len(loader) == 2
+    assert [row.label for row in loader.dataset] == [1, 0, 0, 0, 0, 0, 0, 0] * 2
+    assert all((row.texts[0] == row.texts[1]) == row.label for row in loader.dataset)
+    denoised = DataLoader(with_model.DenoisingAutoEncoderDataset(TEXTS), batch_size=8, shuffle=True)
+    objectives = [
+        (loader, with_model.ContrastiveTensionLoss(model)),
+        (denoised, with_model.DenoisingAutoEncoderLoss(model)),
+    ]
+    for objective in objectives:
+        before = copy.deepcopy(model.state_dict())
+        model.fit([objective], epochs=1, warmup_steps=0, show_progress_bar=False, optimizer_params={"lr": 1e-3})
+        assert any(not torch.equal(before[name], value) for name, value in model.state_dict().items())
+
+
+def test_noise() -> None:
+    random.seed(0)
+    data = with_model.DenoisingAutoEncoderDataset(TEXTS * 20)
+    rows = [data[i].texts for i in range(len(data))]
+    assert all(set(noisy.split()) <= set(text.split()) and noisy for noisy, text in rows)
+    left = sum(len(noisy.split()) for noisy, _ in rows) / sum(len(text.split()) for _, text in rows)
+    assert 0.38 < left < 0.46  # A text with no word left has one again.
+    assert data.delete("") == ""
+
+
+def test_errors(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match="multiple"):
+        with_model.ContrastiveTensionDataLoader(TEXTS, batch_size=6, pos_neg_ratio=4)
+    model = SentenceTransformer(str(folder), device="cpu")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    for make in (with_model.ContrastiveTensionLoss, with_model.DenoisingAutoEncoderLoss):
+        with pytest.raises(ValueError, match="one process"):
+            make(model)
+    with_model.AdaptiveLayerLoss(model, losses.CoSENTLoss())
