@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
@@ -19,11 +21,12 @@ from sbert.batch import TokenBatch, TokenEmbeddings
 from sbert.functional import SIMILARITIES, Similarity, check_similarity, pairwise_similarity
 from sbert.inputs.arguments import check_choice, warn, with_aliases
 from sbert.inputs.devices import adapt_half_precision, check_device, default_device
-from sbert.inputs.prompts import with_role_prompt
+from sbert.inputs.prompts import ROLES, with_role_prompt
 from sbert.inputs.texts import rows_of
-from sbert.modules import Transformer
+from sbert.modules import Router, Transformer
+from sbert.modules.router import first_modules
 from sbert.modules.tokenizer import ReadsText
-from sbert.pipeline.encode import Encoding, convert, output_dims
+from sbert.pipeline.encode import Encoding, convert, evaluating, output_dims
 from sbert.pipeline.model import EncoderMethods, choose_prompt, loading_options, set_up
 from sbert.pipeline.notebook import Table
 from sbert.pipeline.progress import Report
@@ -89,6 +92,8 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
     """
 
     is_cross_encoder: ClassVar[bool] = False
+    # Of what ``route`` returns: the model, and the name of the route.
+    route_of: tuple[SentenceEncoder, str | None]
 
     @with_aliases
     def __init__(
@@ -122,8 +127,9 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
                 given = f"SentenceEncoder() was given {', '.join(type(module).__name__ for module in modules)}"
                 remedy = "pass the name or folder of a model, or modules one by one, as SentenceEncoder(first, second)"
                 raise TypeError(f"{given}; {remedy}; a list is passed as modules=")
-        if not isinstance(chain[0], ReadsText):
-            raise TypeError(f"{type(chain[0]).__name__}, the first module, does not tokenize text; use a Transformer")
+        for first in first_modules(chain):
+            if not isinstance(first, ReadsText):
+                raise TypeError(f"{type(first).__name__}, the first module, does not tokenize text; use a Transformer")
         super().__init__(*chain)
         if choose_backend(backend) == "plain":
             for module in self.modules():
@@ -159,12 +165,39 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
         return nn.Sequential(*list(self)[index]) if isinstance(index, slice) else super().__getitem__(index)
 
     @property
+    def routes(self) -> tuple[str, ...]:
+        """The names of the routes, if there is a ``Router`` among the modules."""
+        return next((tuple(each.routes) for each in self._modules.values() if isinstance(each, Router)), ())
+
+    def route(self, name: str | None = None) -> SentenceEncoder:
+        """The encoder of one route, which shares the modules and the settings; without a ``Router``, the model itself.
+
+        Args:
+            name: The route. Default: the default route of the ``Router``.
+
+        Raises:
+            ValueError: If there is no such route, or no default route.
+        """
+        if not self.routes:
+            if name is not None and name not in ROLES:
+                raise ValueError(f"there is no route {name!r}: the model has no Router; leave task= or route= out")
+            return self
+        chain: list[Any] = []
+        for module in self._modules.values():
+            chain += module.choose(name) if isinstance(module, Router) else [module]
+        own = copy.copy(self)
+        own._modules = {str(number): module for number, module in enumerate(chain)}
+        own._reference, own.route_of = None, (self, name)
+        return own
+
+    @property
     def _reader(self) -> Any:
-        return next(iter(self._modules.values()))  # ``self[0]`` takes twenty times as long.
+        first: Any = next(iter(self._modules.values()))  # ``self[0]`` takes twenty times as long.
+        return first.choose(first.default_route or self.routes[0])[0] if isinstance(first, Router) else first
 
     @property
     def tokenizer(self) -> Any:
-        """The tokenizer of the first module."""
+        """The tokenizer of the first module; with a ``Router``, of its default route, or else the first route."""
         return self._reader.tokenizer
 
     @tokenizer.setter
@@ -173,7 +206,10 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
 
     @property
     def max_seq_length(self) -> int | None:
-        """Longest input in tokens, including special tokens and the prompt; None without a limit."""
+        """Longest input in tokens, including special tokens and the prompt; None without a limit.
+
+        With a ``Router``, it is that of the default route, or else the first; ``route(name)`` has that of each.
+        """
         limit: int | None = self._reader.max_seq_length
         return limit
 
@@ -206,8 +242,16 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
         if not isinstance(value, TokenBatch):
             kind = type(value).__name__
             raise TypeError(f"the model was called with a {kind}; pass texts to encode(), or, model.tokenize(texts)")
-        output: Tensor | TokenEmbeddings = super().forward(value)  # type: ignore[no-untyped-call]
-        return output
+        if value.routes is None:
+            output: Tensor | TokenEmbeddings = super().forward(value)  # type: ignore[no-untyped-call]
+            return output
+        parts, rows = [], []
+        for number in set(value.routes.tolist()):
+            chosen = value.routes == number  # (rows,)
+            own: Any = super(SentenceEncoder, self.route(self.routes[number]))
+            parts.append(own.forward(value.select(chosen)))  # Not a call of it: the hooks of the model have run.
+            rows.append(chosen.nonzero()[:, 0])
+        return torch.cat(parts)[torch.cat(rows).argsort()]
 
     def tokenize(self, sentences: Iterable[str], prompt: str = "") -> TokenBatch:
         """Tokenize sentences to one batch, for calling the encoder with a gradient.
@@ -219,9 +263,14 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
         texts = list(rows_of(sentences))
         return self.tokens(texts, prompt).batch(np.arange(len(texts)))
 
-    def tokens(self, texts: Sequence[str], prompt: str = "", max_length: int | None = None) -> Tokens:
+    def tokens(
+        self, texts: Sequence[str], prompt: str = "", max_length: int | None = None, route: str | None = None
+    ) -> Tokens:
         """Token ids of texts behind a prompt, from which a trainer takes its batches."""
-        return tokenize(self._reader, texts, prompt, max_length)
+        tokens = tokenize(self.route(route)._reader, texts, prompt, max_length)
+        if route is None or not self.routes:
+            return tokens
+        return replace(tokens, routes=np.full(len(texts), self.routes.index(route)))
 
     @as_encode
     @with_aliases
@@ -249,6 +298,7 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
         out: str | os.PathLike[str] | None = None,
         overwrite: bool = False,
         shard: tuple[int, int] | None = None,
+        task: str | None = None,
     ) -> Encoded:
         """Encode sentences to vectors, in the order of the sentences.
 
@@ -303,6 +353,7 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
             shard: With ``out``, which part of the sentences to encode, (i, n) from (0, n) to (n - 1, n), to a file of
                 its own, such as vectors-00003-of-00016.npy; one that is finished is kept. See
                 ``sbert.vector_files.merge``.
+            task: The route that the sentences take, in a model with a ``Router``. Default: its default route.
 
         Shape:
             Output: (sentences, dim) float32; (dim,) for a single str; (0, dim) for none.
@@ -336,7 +387,7 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
         with nullcontext(pool) if device is None else self.on_devices(device) as workers:
             make = Encoding if workers is None else workers.encoding(chunk_size)
             job = make(
-                self,
+                self.route(task),
                 choose_prompt(self, prompt_name, prompt),
                 batch_tokens,
                 batch_size,
@@ -390,8 +441,7 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
             >>> model.encode_query("Who sleeps?").shape
             (384,)
         """
-        encoded: Encoded = self.encode(sentences, **with_role_prompt(self.prompts, "query", options))
-        return encoded
+        return self._encode_for("query", sentences, options)
 
     @as_encode
     def encode_document(self, sentences: str | Iterable[str], **options: Any) -> Encoded:
@@ -405,7 +455,11 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
             >>> model.encode_document(["The cat sleeps."]).shape
             (1, 384)
         """
-        encoded: Encoded = self.encode(sentences, **with_role_prompt(self.prompts, "document", options))
+        return self._encode_for("document", sentences, options)
+
+    def _encode_for(self, role: str, sentences: str | Iterable[str], options: dict[str, Any]) -> Encoded:
+        route: dict[str, Any] = {"task": role} if self.routes else {}
+        encoded: Encoded = self.encode(sentences, **{**route, **with_role_prompt(self.prompts, role, options)})
         return encoded
 
     def batcher(
@@ -491,7 +545,7 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
             recorded = self.write(folder, name, Path(path))
             if not create_model_card:
                 (folder / "README.md").unlink(missing_ok=True)
-        reasons = differences(list(self))
+        reasons = differences([*self, *(module for name in self.routes for module in self.route(name))])
         if reasons is not None and reasons != self._warned_of:
             warn(f"not every program reads this model as it is: {reasons}")
         self._warned_of = reasons
@@ -506,13 +560,14 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
             path: Where the folder will be, for its card.
         """
         recorded = verification.record(self._reference_vectors(verification.TEXTS))
-        write_folder(folder, self, output_dims(self, self.device), name, path, recorded)
+        with evaluating(self):
+            write_folder(folder, self, output_dims(self, self.device), name, path, recorded)
         return recorded
 
     def _reference_vectors(self, texts: list[str]) -> npt.NDArray[np.float32]:
-        """Vectors of texts without a prompt, computed in the dtype of the weights."""
-        vectors: npt.NDArray[np.float32] = Encoding(self, plain=True).vectors(texts, Report.silent()).numpy()
-        return vectors
+        """Vectors of texts without a prompt, computed in the dtype of the weights; those of routes side by side."""
+        models = [self.route(name) for name in self.routes] or [self]
+        return np.concatenate([Encoding(each, plain=True).vectors(texts, Report.silent()) for each in models], 1)
 
     @property
     def has_reference(self) -> bool:

@@ -128,3 +128,28 @@ def column_prompts(
             " or pass one str for all columns"
         )
     return [prompt_text(model, given, "prompts") for given in by_column(prompts, columns)]
+
+
+def column_routes(model: Any, routes: Mapping[str, str] | None, columns: Sequence[tuple[str, ...]]) -> list[str] | None:
+    """The route of each column of a data set; None for a model without routes.
+
+    Args:
+        model: The model, whose ``routes`` are the names of its routes.
+        routes: As in ``TrainingConfig``.
+        columns: For each column, the names it may have.
+
+    Raises:
+        ValueError: If a column has no route, or one that the model has not; or the model has none.
+
+    Example:
+        >>> column_routes(model, None, [("anchor",), ("positive",)]) is None
+        True
+    """
+    known = getattr(model, "routes", ())
+    if not known and routes:
+        raise ValueError(f"routes={dict(routes)}, and the model has no Router; leave routes= out")
+    chosen = [next((routes[name] for name in names if name in routes), "") for names in columns] if routes else []
+    if known and not (chosen and set(chosen) <= set(known)):
+        given = ", ".join(f"{names[0]!r}: ..." for names in columns)
+        raise ValueError(f"routes={routes}, where each column takes one of {', '.join(known)}; pass routes={{{given}}}")
+    return chosen or None

@@ -66,6 +66,7 @@ from sbert.modules.dense import Dense, Dropout, LayerNorm, Normalize
 from sbert.modules.lstm import LSTM
 from sbert.modules.pooling import Pooling, register_pooling
 from sbert.modules.registry import BUILT_IN, register_module
+from sbert.modules.router import Router
 from sbert.modules.transformer import Transformer
 from sbert.modules.word_embeddings import StaticEmbedding, WordEmbeddings
 
@@ -79,6 +80,7 @@ __all__ = [
     "LSTM",
     "WordEmbeddings",
     "StaticEmbedding",
+    "Router",
     "register_module",
     "register_pooling",
 ]
@@ -86,6 +88,9 @@ __all__ = [
 BUILT_IN.update(
     {
         kind.__name__: kind
-        for kind in (Dense, Dropout, LayerNorm, LSTM, Normalize, Pooling, Transformer, StaticEmbedding, WordEmbeddings)
+        for kind in (
+            *(Dense, Dropout, LayerNorm, LSTM, Normalize, Pooling, Router, Transformer),
+            *(StaticEmbedding, WordEmbeddings),
+        )
     }
 )

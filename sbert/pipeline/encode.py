@@ -23,12 +23,12 @@ from sbert.batch import Ragged, TokenBatch, TokenEmbeddings, move, start_to_host
 from sbert.functional import directions, truncate
 from sbert.inputs.arguments import check_choice, check_count
 from sbert.inputs.devices import adapt_half_precision, default_batch_tokens, default_windows, inference_dtype
+from sbert.modules import Router
 from sbert.pipeline.batching import Distinct, Rows, plan, prefetch, unique, windows
 from sbert.pipeline.progress import Report, check_finite, not_finite
 from sbert.pipeline.quantization import check_coding, quantize
 from sbert.pipeline.run import MemoryLimit, RowsOfTensor, Runner, TextTooLargeError
 from sbert.pipeline.self_check import check_once
-from sbert.pipeline.tokenize import tokenize
 from sbert.storage.files import is_out_of_memory, one_line
 from sbert.storage.processes import in_child
 
@@ -47,8 +47,9 @@ def evaluating(model: nn.Module) -> Iterator[None]:
     If each thread restored the modes that it found, one thread could enable dropout while another one encodes.
     """
     thread = threading.get_ident()
+    shared, _ = getattr(model, "route_of", (model, None))  # The encoders of one route share its modules.
     with _lock:
-        threads, paused = _calls.setdefault(model, ([], []))
+        threads, paused = _calls.setdefault(shared, ([], []))
         threads.append(thread)
         paused += filter(attrgetter("training"), [model, *tree(model).below])
         _set_mode(paused, training=False)
@@ -59,7 +60,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
         with _lock:
             threads.remove(thread)
             if not threads:
-                _set_mode(_calls.pop(model)[1], training=True)
+                _set_mode(_calls.pop(shared)[1], training=True)
 
 
 def _set_mode(modules: list[nn.Module], training: bool) -> None:
@@ -83,17 +84,26 @@ def _forget_others() -> None:
 in_child(_forget_others)
 
 
-def outputs(model: nn.Sequential, device: torch.device) -> list[Any]:
+def outputs(model: Any, device: torch.device, route: str | None = None) -> list[Any]:
     """Output of each module for one text: the only way to know it for modules of the caller's own."""
-    reader: Any = model[0]
-    batch = tokenize(reader, ["a"]).batch(_FIRST).to(device)
+    chain = [module.choose(route) if isinstance(module, Router) else module for module in model]
+    batch = TokenBatch.from_rows(model.route(route)._reader.tokenize(["a"])).to(device)
     with evaluating(model):
-        return list(accumulate(model, lambda output, module: module(output), initial=batch))[1:]
+        return list(accumulate(chain, lambda output, module: module(output), initial=batch))[1:]
 
 
-def output_dims(model: nn.Sequential, device: torch.device) -> list[int]:
-    """Dimension of the output of each module."""
-    return [(output.values if isinstance(output, Ragged) else output).shape[-1] for output in outputs(model, device)]
+def output_dims(model: Any, device: torch.device) -> list[int]:
+    """Dimension of the output of each module.
+
+    Raises:
+        ValueError: If the routes of the model give vectors of different dimensions.
+    """
+    each = [outputs(model, device, route) for route in model.routes or (None,)]
+    dims = [[(value.values if isinstance(value, Ragged) else value).shape[-1] for value in values] for values in each]
+    if len({own[-1] for own in dims}) > 1:
+        given = ", ".join(f"{route}: {own[-1]}" for route, own in zip(model.routes, dims, strict=True))
+        raise ValueError(f"the routes give vectors of different dimensions ({given}); add a Dense to one of them")
+    return dims[0]
 
 
 def convert(outputs: Tensor, single: bool, to_numpy: bool, to_tensor: bool) -> Scored:

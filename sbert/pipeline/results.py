@@ -58,6 +58,7 @@ class EncodeOptions(Options, total=False):
     out: str | os.PathLike[str] | None
     overwrite: bool
     shard: tuple[int, int] | None
+    task: str | None
 
 
 class EncodeToArray(EncodeOptions, total=False):

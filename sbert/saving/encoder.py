@@ -14,7 +14,8 @@ import torch
 from torch import nn
 
 from sbert.functional import SIMILARITIES
-from sbert.modules import Dense, Normalize, Pooling, StaticEmbedding, Transformer
+from sbert.modules import Dense, Normalize, Pooling, Router, StaticEmbedding, Transformer
+from sbert.modules.router import first_modules
 from sbert.modules.tokenizer import ReadsText
 from sbert.saving import verification
 from sbert.saving.codecs import Arguments, ReadOptions, find_class, find_codec, type_name
@@ -99,8 +100,9 @@ def _read_modules(folder: Path, options: ReadOptions) -> list[nn.Module]:
                 raise UnreadableError(path, f"names the weights in {where} twice")
             with_weights.add(where.resolve())
         modules.append(module if options.dtype is None else module.to(options.dtype))
-    if not isinstance(modules[0], ReadsText):
-        raise UnreadableError(path, f"begins with a {type(modules[0]).__name__}, which reads no text")
+    for first in first_modules(modules):
+        if not isinstance(first, ReadsText):
+            raise UnreadableError(path, f"begins with a {type(first).__name__}, which reads no text")
     return modules
 
 
@@ -151,7 +153,7 @@ def write_folder(
     entries, input_dim = [], 0
     for index, (module, output_dim) in enumerate(zip(model, output_dims, strict=True)):
         kind = type(module)
-        where = "" if kind is Transformer and index == 0 else f"{index}_{kind.__name__}"
+        where = "" if kind in (Transformer, Router) and index == 0 else f"{index}_{kind.__name__}"
         (folder / where).mkdir(exist_ok=True)
         find_codec(kind).write(module, folder / where, input_dim)
         entries.append({"idx": index, "name": str(index), "path": where, "type": type_name(kind)})

@@ -18,6 +18,7 @@ CARD = "README.md"
 WORDS_CONFIG = "wordembedding_config.json"
 WORDS_VOCABULARY = "whitespacetokenizer_config.json"
 LSTM_CONFIG = "lstm_config.json"
+ROUTER_CONFIG = "router_config.json"
 THEIRS = "sentence_transformers."
 OURS = "sbert."
 
@@ -47,7 +48,7 @@ _OF_MODULES = {
     *("adapter_config.json", "adapter_model.safetensors", "adapter_model.bin"),
     *(*huggingface.TOKENIZER_FILES, "tokenizer.model", "spm.model", "sentencepiece.model", "bpe.codes"),
     *("chat_template.jinja", "chat_template.json"),
-    *(*TRANSFORMER_CONFIGS, WORDS_CONFIG, WORDS_VOCABULARY, LSTM_CONFIG),
+    *(*TRANSFORMER_CONFIGS, WORDS_CONFIG, WORDS_VOCABULARY, LSTM_CONFIG, ROUTER_CONFIG),
 }
 _OF_MODELS = {CARD, MODULES, SETTINGS, REFERENCE}
 
@@ -104,6 +105,9 @@ def _find_modules(folder: Path) -> set[PurePosixPath] | None:
         if (folder / MODULES).is_file():
             entries = [JsonObject(entry, folder / MODULES) for entry in read_json(folder / MODULES)]
             paths = {PurePosixPath(entry.field("path", str, "")) for entry in entries if entry.require("type", str)}
+            for path in list(paths):  # The modules of a Router have folders in its own.
+                types = read_object(folder / path / ROUTER_CONFIG, missing_ok=True).field("types", dict, {})
+                paths |= {path / name for name in types}
             return paths and {PurePosixPath(), *paths}
         config = read_object(folder / _CONFIG)
     except (ValueError, TypeError):  # Also of what is no list of objects.

@@ -91,6 +91,7 @@ def encoder_card(name: str | None, path: Path, model: Any) -> str:
         missing="the licence" if trained else "the training data, the licence",
         title=title,
         loaded=loaded,
+        task=f', task="{model.routes[0]}"' if model.routes else "",
         dim=model.get_sentence_embedding_dimension(),
         limit="without limit" if limit is None else f"{limit} tokens",
         similarity=model.similarity_fn_name,

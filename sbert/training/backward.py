@@ -25,6 +25,8 @@ from sbert.pipeline.batching import plan
 from sbert.pipeline.progress import warn_of_unreadable
 from sbert.pipeline.tokenize import Tokens
 
+_Head = tuple[str, int | None, str | None]  # The prompt, the maximum length and the route of a column.
+
 
 @dataclass(frozen=True)
 class TrainingBatch:
@@ -59,6 +61,7 @@ class TrainingBatch:
         ranks: Ranks = ALONE,
         prompts: Sequence[str] | None = None,
         max_lengths: Sequence[int | None] | None = None,
+        routes: Sequence[str | None] | None = None,
         row_data: Mapping[str, Tensor | list[Any]] = MappingProxyType({}),
     ) -> TrainingBatch:
         """Tokenize rows of texts.
@@ -74,6 +77,7 @@ class TrainingBatch:
             ranks: The processes that share the batch; this one encodes its own rows.
             prompts: The text before each column, or one for all columns; by default none.
             max_lengths: The maximum number of tokens of each column; None for that of the model.
+            routes: The route of each column, of a model with a ``Router``; by default, its default route.
             row_data: What the loss takes beside the texts and labels: the data of the rows of all ranks, by name.
 
         Raises:
@@ -91,7 +95,8 @@ class TrainingBatch:
             raise ValueError(f"{signature.name} takes {min(missing)!r}, which is missing in row_data={list(row_data)}")
         # A rank without rows encodes a row as well, so that all ranks take the same steps.
         rows = texts[ranks.rank :: ranks.world] or texts[:1]
-        heads = list(zip(prompts, max_lengths or [None] * len(prompts), strict=True))
+        none = [None] * len(prompts)
+        heads = list(zip(prompts, max_lengths or none, routes or none, strict=True))
         tokens, positions = _tokenize(model, rows, heads, deduplicate)
         warn_of_unreadable(int(tokens.unreadable.sum()), len(tokens.unreadable), model._warned, "training texts")
         extras: dict[str, Any] = dict(row_data)
@@ -118,15 +123,15 @@ class TrainingBatch:
 
 
 def _tokenize(
-    model: Any, rows: Sequence[tuple[Any, ...]], heads: list[tuple[str, int | None]], deduplicate: bool
+    model: Any, rows: Sequence[tuple[Any, ...]], heads: list[_Head], deduplicate: bool
 ) -> tuple[Tokens, npt.NDArray[np.int64]]:
     """The tokens of the unique texts of rows, and for each text of the rows its index among them.
 
-    Texts are tokenized together that have the same prompt and maximum length, their head.
+    Texts are tokenized together that have the same prompt, maximum length and route, their head.
     """
     # By head, each unique text, how often it has occurred in its row before, and its index.
-    groups: dict[tuple[str, int | None], dict[tuple[Any, int], int]] = {}
-    slots: list[tuple[tuple[str, int | None], int]] = []
+    groups: dict[_Head, dict[tuple[Any, int], int]] = {}
+    slots: list[tuple[_Head, int]] = []
     for row in rows:
         seen: list[tuple[Any, Any]] = []
         for head, text in zip(heads * len(row) if len(heads) == 1 else heads, row, strict=True):
@@ -136,8 +141,9 @@ def _tokenize(
             slots.append((head, group.setdefault((text, number), len(group))))
     parts, starts, start = [], {}, 0
     for head, group in groups.items():
-        # A cross-encoder takes no maximum length.
-        parts.append(model.tokens(list(map(itemgetter(0), group)), *head[: 1 + bool(head[1])]))
+        # A cross-encoder takes no maximum length, and no route.
+        more = {name: value for name, value in zip(("max_length", "route"), head[1:], strict=True) if value}
+        parts.append(model.tokens(list(map(itemgetter(0), group)), head[0], **more))
         starts[head] = start
         start += len(group)
     positions = np.array([starts[head] + place for head, place in slots])

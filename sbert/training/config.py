@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "prompts": ((str, Mapping), "a dict of columns, or one str"),
+    "routes": ((Mapping,), "a dict of columns"),
     "learning_rates": ((Mapping,), "a dict of rates by pattern"),
     "freeze": ((list, tuple, set), "a list of patterns"),
     "betas": ((list, tuple), "a tuple of two decay rates"),
@@ -68,6 +69,8 @@ class TrainingConfig:
             has a default prompt, which may not be meant for every column. A guide uses its own prompts of these names.
             A cross-encoder takes one name or text, before the first text of each pair; by default its default prompt.
             For several data sets: one of these, or a dict of them by data set.
+        routes: The routes of the columns of a model with a ``Router``, such as ``{"anchor": "query", "positive":
+            "document"}``: a name for each column, by column as in ``prompts``.
         max_lengths: The maximum number of tokens of the texts of a column, by column as in ``prompts``, or one for all;
             where no column is named, that of the model. For several data sets: these, or a dict of them by data set.
         negatives: Of the negatives of each row, this many are drawn anew in each epoch; by default all are taken. Rows
@@ -136,6 +139,7 @@ class TrainingConfig:
     chunk_tokens: int | None = None
     deduplicate: bool = True
     prompts: Prompts | Mapping[str, Prompts] | None = None
+    routes: Mapping[str, str] | Mapping[str, Mapping[str, str]] | None = None
     max_lengths: int | Mapping[str, int] | Mapping[str, Mapping[str, int]] | None = None
     negatives: int | None = None
     optimizer: Optimizer = "adamw"
@@ -230,12 +234,13 @@ class TrainingConfig:
             ValueError: If values are given by data set, and one is missing or unknown.
         """
         own: dict[str, Any] = {}
-        for setting in ("batch_size", "sampler", "mix", "prompts", "max_lengths"):
+        by_column = ("prompts", "max_lengths", "routes")
+        for setting in ("batch_size", "sampler", "mix", *by_column):
             value = getattr(self, setting)
             if not isinstance(value, Mapping):
                 continue
             is_nested = any(isinstance(each, Mapping) for each in value.values())
-            if setting in ("prompts", "max_lengths") and not is_nested and (len(names) < 2 or set(value) != set(names)):
+            if setting in by_column and not is_nested and (len(names) < 2 or set(value) != set(names)):
                 continue  # By column.
             if set(value) != set(names):
                 given, known = (", ".join(map(repr, sorted(each))) or "none" for each in (value, names))

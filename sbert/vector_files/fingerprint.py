@@ -29,6 +29,9 @@ def digest_of_model(model: Any) -> str:
             tensors, or lists and dicts of these, unless their names begin with an underscore, as those of caches do.
     """
     digest = hashlib.sha256()
+    if model.routes:
+        digest.update("".join(f"{name} {digest_of_model(model.route(name))} " for name in model.routes).encode())
+        return digest.hexdigest()
     for name, module in model.named_modules():
         digest.update(f"{name} {type(module).__name__} {_settings(module)}".encode())
     # Not the property ``tokenizer`` of a Transformer, which loads transformers.

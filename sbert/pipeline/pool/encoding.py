@@ -29,7 +29,11 @@ Sent = list[tuple[Rows, Future[Any]]]
 
 
 def encode_chunk(
-    model: Any, function: Callable[..., Any], settings: Settings, chunk: Distinct, reporting: tuple[int, Any, str]
+    model: Any,
+    function: Callable[..., Any],
+    settings: Settings,
+    chunk: Distinct,
+    reporting: tuple[int, Any, str, str | None],
 ) -> tuple[Any, Report, list[str]]:
     """What a worker does: outputs of some texts, what its report has counted, and warnings.
 
@@ -38,9 +42,10 @@ def encode_chunk(
         function: ``encode_rows`` or ``encode_tokens``.
         settings: For ``Encoding``.
         chunk: Different texts, whose first occurrences are counted from the start of the window.
-        reporting: Number of rows before the window, the limit in tokens, and the name of the rows.
+        reporting: Number of rows before the window, the limit in tokens, the name of the rows, and the model's route.
     """
-    before, limit, what = reporting
+    before, limit, what, route = reporting
+    model = model if route is None else model.route(route)
     if model.max_seq_length != limit:
         model.max_seq_length = limit
     with warnings.catch_warnings(record=True) as caught:
@@ -80,7 +85,10 @@ class PooledEncoding(Encoding):
     """
 
     def __init__(self, pool: Any, size: int | None, model: Any, *args: Any, **settings: Any) -> None:
-        pool.check(model)
+        # The workers have the whole of a model with routes.
+        given: tuple[Any, str | None] = getattr(model, "route_of", (model, None))
+        whole, self._route = (model, None) if pool.model is model else given
+        pool.check(whole)
         self._pool, self._size = pool, check_positive("chunk_size", size)
         super().__init__(model, *args, device=pool.devices[0], **settings)
         self._settings = args, {**settings, "on_device": False}
@@ -146,7 +154,7 @@ class PooledEncoding(Encoding):
         what = f"{report.what}[{before + first.min()}:{before + first.max() + 1}]"
         texts = [_plain(given.texts[row]) for row in rows]
         chunk = Distinct(texts, first, given.counts[rows], np.zeros(len(rows), bool))
-        reporting = before, report.limit, report.what
+        reporting = before, report.limit, report.what, self._route
         order: Future[Any] = self._pool.submit(encode_chunk, (function, self._settings, chunk, reporting), what)
         return order
 

@@ -2,20 +2,78 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import accumulate
 from pathlib import Path
 
+import torch
 from torch import nn
 
+from sbert.batch import Ragged, TokenBatch
+from sbert.modules import Router
 from sbert.modules.registry import REGISTERED
+from sbert.modules.tokenizer import ReadsText
 from sbert.saving.codecs import layers, transformer, word_embeddings
 from sbert.saving.codecs.codec import Arguments, Codec, ReadOptions, make_codec, user_settings
-from sbert.saving.format import OURS, THEIRS
-from sbert.storage.files import UnreadableError
+from sbert.saving.format import OURS, ROUTER_CONFIG, THEIRS
+from sbert.storage.files import JsonObject, UnreadableError, inside, read_object, reading, write_json
 
 __all__ = ["Arguments", "Codec", "ReadOptions", "find_class", "find_codec", "type_name"]
 
-_BUILT_IN: dict[type[nn.Module], Codec] = {**transformer.CODECS, **layers.CODECS, **word_embeddings.CODECS}
-_BY_NAME = {kind.__name__: kind for kind in _BUILT_IN}
+
+def _read_router(folder: Path, options: ReadOptions) -> Router:
+    """A Router, whose modules have folders of their own; before version 5, it was called Asym."""
+    config = read_object(folder / ROUTER_CONFIG, missing_ok=True) or read_object(folder / "config.json")
+    modules: dict[str, nn.Module] = {}
+    for name, given in config.require("types", dict).items():
+        kind = find_class(str(given), config.path)
+        if kind is Router:
+            raise config.error("has a Router as a module of a Router", "use another model")
+        modules[name] = find_codec(kind).read(inside(folder, name, config.path), options)
+    parameters = JsonObject(config.field("parameters", dict, {}), config.path)
+    if parameters.get("route_mappings"):
+        raise config.error("gives route_mappings, which are not supported", "use routes that are called as the tasks")
+    structure, default = config.require("structure", dict), parameters.field("default_route", str, None)
+    if default is None and parameters.field("allow_empty_key", bool, True):
+        default = next(iter(structure), None)
+    with reading(config.path, "the routes of a Router"):
+        return Router({route: [modules[name] for name in names] for route, names in structure.items()}, default)
+
+
+def _write_router(router: Router, folder: Path, input_dim: int) -> None:
+    names: dict[nn.Module, str] = {}  # A module of several routes is written once.
+    for route in router.routes:
+        chain = router.choose(route)
+        for number, (module, dim) in enumerate(zip(chain, _input_dims(chain, input_dim), strict=False)):
+            if module not in names:
+                names[module] = f"{route}_{number}_{type(module).__name__}"
+                (folder / names[module]).mkdir()
+                find_codec(type(module)).write(module, folder / names[module], dim)
+    values = {
+        "types": {name: type_name(type(module)) for module, name in names.items()},
+        "structure": {route: [names[module] for module in router.choose(route)] for route in router.routes},
+        "parameters": {"default_route": router.default_route, "allow_empty_key": router.default_route is not None},
+    }
+    write_json(folder / ROUTER_CONFIG, values)
+
+
+def _input_dims(chain: nn.Sequential, dim: int) -> Iterator[int]:
+    """The dimension of the input of each module, where that of the first is ``dim``."""
+    first, weight = chain[0], next(chain.parameters(), torch.empty(0))
+    if not isinstance(first, ReadsText):
+        return iter([dim] * len(chain))
+    batch = TokenBatch.from_rows(first.tokenize(["a"])).to(weight.device)
+    values = accumulate(chain, lambda value, module: module(value), initial=batch)
+    return ((value.values if isinstance(value, Ragged) else value).shape[-1] for value in values)
+
+
+_BUILT_IN: dict[type[nn.Module], Codec] = {
+    **transformer.CODECS,
+    **layers.CODECS,
+    **word_embeddings.CODECS,
+    Router: Codec(_read_router, _write_router),
+}
+_BY_NAME: dict[str, type[nn.Module]] = {"Asym": Router, **{kind.__name__: kind for kind in _BUILT_IN}}
 
 
 def find_codec(kind: type[nn.Module]) -> Codec:

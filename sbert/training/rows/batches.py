@@ -14,7 +14,7 @@ import torch
 
 from sbert.distributed.ranks import ALONE, Ranks
 from sbert.inputs.arguments import nearest_argument
-from sbert.inputs.prompts import by_column, column_prompts, default_prompt, prompt_text
+from sbert.inputs.prompts import by_column, column_prompts, column_routes, default_prompt, prompt_text
 from sbert.losses.signature import Collate, Loss
 from sbert.training.backward import TrainingBatch, compute_loss
 from sbert.training.config import TrainingConfig
@@ -39,6 +39,7 @@ class Dataset:
         prompts: The text before each column; of pairs, the one before the first text of each.
         guide_prompts: The text before each column for the guide; None if the loss takes no guide.
         max_lengths: The maximum number of tokens of each column; None for that of the model.
+        routes: The route of each column; None if the model has none.
     """
 
     rows: Rows
@@ -46,6 +47,7 @@ class Dataset:
     prompts: list[str]
     guide_prompts: list[str] | None = None
     max_lengths: list[int | None] | None = None
+    routes: list[str] | None = None
 
     @classmethod
     def of(cls, rows: Rows, model: Any, config: Any, guide: Any) -> Dataset:
@@ -62,7 +64,7 @@ class Dataset:
             own = column_prompts(model, prompts, rows.names)
         else:
             own = [default_prompt(model) if prompts is None else prompt_text(model, prompts, "prompts")]
-        return cls(rows, config, own, for_guide, lengths)
+        return cls(rows, config, own, for_guide, lengths, column_routes(model, config.routes, rows.names))
 
 
 def check_column_settings(model: Any, config: TrainingConfig, tables: Mapping[Rows, TrainingConfig]) -> None:
@@ -73,6 +75,8 @@ def check_column_settings(model: Any, config: TrainingConfig, tables: Mapping[Ro
         config: The settings of all data sets.
         tables: The data sets, each with its own settings.
     """
+    if config.sharded and getattr(model, "routes", None):
+        raise ValueError("sharded=True needs all weights in each batch, and a route takes some; leave it out")
     every = {name for rows in tables for names in rows.names for name in names}
     for rows, own in tables.items():
         if model.is_cross_encoder and (isinstance(own.prompts, Mapping) or config.max_lengths):
@@ -80,7 +84,7 @@ def check_column_settings(model: Any, config: TrainingConfig, tables: Mapping[Ro
                 f"a {type(model).__name__} reads two texts as one input, with one prompt before the first, without"
                 " max_lengths; pass one name or text as prompts, and set the model's max_seq_length"
             )
-        for setting in ("prompts", "max_lengths"):
+        for setting in ("prompts", "max_lengths", "routes"):
             value = getattr(own, setting)
             shared = value is getattr(config, setting)  # One value for all data sets.
             known = every if shared else {name for names in rows.names for name in names}
@@ -211,7 +215,7 @@ class Batches:
                 texts, more = _call(collate, texts, np.random.default_rng([self.config.seed, number]))
                 row_data |= more
             options: dict[str, Any] = {"deduplicate": self.config.deduplicate, "ranks": ranks, "row_data": row_data}
-            options |= {"prompts": dataset.prompts, "max_lengths": dataset.max_lengths}
+            options |= {"prompts": dataset.prompts, "max_lengths": dataset.max_lengths, "routes": dataset.routes}
             inputs = TrainingBatch.of(self.model, texts, dataset.rows.signature, labels, **options)
             yield PreparedBatch(dataset, rows, texts, inputs)
 

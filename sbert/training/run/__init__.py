@@ -25,6 +25,7 @@ from sbert.evaluation.evaluator import Evaluate, Evaluator
 from sbert.inputs.arguments import warn
 from sbert.pipeline.batching import prefetch
 from sbert.pipeline.encode import evaluating
+from sbert.pipeline.tokenize import Tokens
 from sbert.training.backward import backward, get_random_state, set_random_state
 from sbert.training.callbacks import Callback, Progress, read_states, restore_states
 from sbert.training.config import TrainingConfig
@@ -129,7 +130,10 @@ class Run:
             ranks.broadcast([*model.parameters(), *model.buffers(), *self.weights.heads.parameters()])
             with evaluating(model), torch.enable_grad():
                 (row,) = next(iter(self.batches.datasets.values())).rows.head.inputs([0])
-                output: Tensor = model(model.tokens(row).batch(np.arange(1)).to(model.device))
+                routes = [{"route": name} for name in getattr(model, "routes", ())] or [{}]
+                parts = [model.tokens(row, **route) for route in routes]
+                tokens = Tokens.join(parts) if len(parts) > 1 else parts[0]
+                output: Tensor = model(tokens.batch(np.arange(len(tokens.lengths))).to(model.device))
             if not self.config.sharded:
                 return sort_unused_first(model.parameters(), output, ranks)
         shard(model, ranks)
