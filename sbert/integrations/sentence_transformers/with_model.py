@@ -76,8 +76,8 @@ class ContrastiveTensionLoss(_WithModel):
 
     def forward(self, first: Tensor, second: Tensor, *, texts: Tensor, labels: Tensor | None = None) -> Tensor:
         scores = (first.chunk(2, 1)[0] * second.chunk(2, 1)[1]).sum(1)  # (rows,)
-        labels = texts[:, 0] == texts[:, 1] if labels is None else labels
-        return F.binary_cross_entropy_with_logits(scores, labels.to(scores), reduction="sum")
+        same = texts[:, 0] == texts[:, 1] if labels is None else labels
+        return F.binary_cross_entropy_with_logits(scores, same.to(scores), reduction="sum")
 
 
 class ContrastiveTensionLossInBatchNegatives(_WithModel, losses.ContrastiveTensionLoss):
@@ -89,7 +89,8 @@ class ContrastiveTensionLossInBatchNegatives(_WithModel, losses.ContrastiveTensi
         similarity_fct: A name of a similarity, or a function of ``util``.
 
     Shape:
-        sentence: (rows, 2 * dim), by the copy and by the model. Output: scalar.
+        sentence: (rows, 2 * dim), by the copy and by the model. others: further texts of a row, not used.
+        Output: scalar.
 
     Raises:
         ValueError: If there are several processes.
@@ -100,6 +101,13 @@ class ContrastiveTensionLossInBatchNegatives(_WithModel, losses.ContrastiveTensi
     def __init__(self, model: Any, scale: float = 20.0, similarity_fct: Any = "cosine") -> None:
         super().__init__(1 / scale, similarity_name(similarity_fct))
         self.copy: nn.Module = copy.deepcopy(model)
+
+    def collate(self, texts: Any, _generator: Any) -> Any:
+        """The first text of each row, with empty ones in place of the others."""
+        return [(first, *("" for _ in others)) for first, *others in texts], {}
+
+    def forward(self, sentence: Tensor, *others: Tensor) -> Tensor:  # noqa: ARG002
+        return super().forward(sentence)
 
 
 class ContrastiveTensionDataLoader:
@@ -157,15 +165,15 @@ class DenoisingAutoEncoderLoss(_WithModel):
         options = {"is_decoder": True, "add_cross_attention": True, "dtype": model.dtype}
         with silence():
             decoder = import_from("AutoModelForCausalLM").from_pretrained(path, **options)
-            reader = import_from("AutoTokenizer").from_pretrained(path)
+            other = import_from("AutoTokenizer").from_pretrained(path)
         if tie_encoder_decoder:
-            reader = copy.deepcopy(model.tokenizer)
             _share(network, decoder)
+        reader = copy.deepcopy(model.tokenizer if tie_encoder_decoder else other)
         reader.pad_token = reader.pad_token or reader.eos_token
         self.decoder, self.padding = decoder, reader.pad_token_id
         self._read = partial(reader, padding=True, truncation=True, max_length=model.max_seq_length)
 
-    def collate(self, texts: list[tuple[str, ...]], _generator: Any) -> tuple[Any, dict[str, Any]]:
+    def collate(self, texts: Any, _generator: Any) -> Any:
         """The damaged texts, with an empty text in place of the original, and the token ids of the original."""
         ids = self._read([original for _, original in texts], return_tensors="pt")["input_ids"]
         return [(damaged, "") for damaged, _ in texts], {"ids": ids}
@@ -209,9 +217,8 @@ class DenoisingAutoEncoderDataset:
     @staticmethod
     def delete(text: str, del_ratio: float = 0.6) -> str:
         """A text without this share of its words, but with one at least, by the generator of ``random``."""
-        words = text.split()
-        left = [word for word in words if random.random() > del_ratio]  # noqa: S311
-        return " ".join(left or random.sample(words, min(1, len(words))))
+        left = [word for word in text.split() if random.random() > del_ratio]  # noqa: S311
+        return " ".join(left or random.sample(text.split(), bool(text.split())))
 
 
 class AdaptiveLayerLoss(_WithModel, losses.AdaptiveLayerLoss):
@@ -253,8 +260,7 @@ class AdaptiveLayerLoss(_WithModel, losses.AdaptiveLayerLoss):
         layer_weighting: str | Callable[[int], float] = "uniform",
     ) -> None:
         prior = int(model[0].network.config.num_hidden_layers)
-        weigh: Any = layer_weighting if callable(layer_weighting) else partial(_weigh, layer_weighting)
-        weights = [*(prior_layers_weight * weigh(layer) for layer in range(prior)), last_layer_weight]
+        weights = [*(prior_layers_weight * _weigh(layer_weighting, layer) for layer in range(prior)), last_layer_weight]
         drawn = n_layers_per_step if 0 < n_layers_per_step < prior else prior
         super().__init__(loss, prior + 1, weights, drawn * kl_div_weight * bool(kl_temperature), kl_temperature or 1.0)
 
@@ -271,8 +277,8 @@ class AdaptiveLayerLoss(_WithModel, losses.AdaptiveLayerLoss):
         return f"weights={self.weights}, kl_weight={self.kl_weight}, kl_temperature={self.kl_temperature}"
 
 
-def _weigh(name: str, layer: int) -> float:
-    return 1 / (1 + {"uniform": 0, "log": math.log1p(layer), "linear": layer}[name])
+def _weigh(by: Any, layer: int) -> Any:
+    return by(layer) if callable(by) else 1 / (1 + {"uniform": 0, "log": math.log1p(layer), "linear": layer}[by])
 
 
 class Matryoshka2dLoss(AdaptiveLayerLoss):
