@@ -56,7 +56,7 @@ def split(
         ['A cat sleeps. A kitten naps.', 'Taxes rise.']
     """
     texts = rows_of(documents, "documents")
-    reader = require_positions(model[0])
+    reader = require_positions(model.route("document")[0])
     limit = token_limit(reader, max_tokens, choose_prompt(model, prompt_name, prompt))
     if not 0 <= whole("overlap", overlap) < limit:
         raise ValueError(f"overlap={overlap} does not fit passages of {limit} tokens; pass 0 to {limit - 1}")
@@ -143,9 +143,9 @@ def encode_chunks(
     if not late:
         options: dict[str, Any] = {"batch_tokens": batch_tokens, "normalize_embeddings": normalize_embeddings}
         options |= {"truncate_dim": truncate_dim, "show_progress_bar": show_progress_bar, **prompts}
-        return result, model.encode([chunk.text(texts) for chunk in result], **options)
+        return result, model.encode([chunk.text(texts) for chunk in result], task="document", **options)
     dim = model.truncate_dim if truncate_dim is None else truncate_dim
     settings: dict[str, Any] = {"on_truncate": "ignore", "truncate_dim": dim, "normalize": normalize_embeddings}
-    job = Encoding(model, choose_prompt(model, prompt_name, prompt), batch_tokens, **settings)
+    job = Encoding(model.route("document"), choose_prompt(model, prompt_name, prompt), batch_tokens, **settings)
     with job.report(len(result), show_progress_bar, "passages") as report:
-        return result, late_vectors(job, require_positions(model[0]), texts, result, report)
+        return result, late_vectors(job, require_positions(job.model[0]), texts, result, report)

@@ -10,6 +10,7 @@ vectors. The next pools the token vectors to one vector per text. Others may fol
 | ``LSTM`` | token vectors → token vectors |
 | ``Pooling`` | token vectors → vectors |
 | ``Dense``, ``LayerNorm``, ``Dropout``, ``Normalize`` | vectors → vectors |
+| ``Router`` | one chain of modules for queries, another for documents |
 
 >>> from sbert import Normalize, Pooling, SentenceEncoder, Transformer
 >>> base = SentenceEncoder(Transformer(minilm), Pooling("mean"), Normalize())  # or "bert-base-uncased"
@@ -22,6 +23,35 @@ list of them.
 ``Transformer`` takes every encoder that transformers knows: BERT, RoBERTa, XLM-R, MPNet, DistilBERT, ALBERT, ELECTRA,
 DeBERTa, ModernBERT, the encoder of T5, and decoders such as Qwen3. ``WordEmbeddings.from_text_file`` reads GloVe and
 word2vec files.
+
+## One encoder for queries, another for documents
+
+Queries are short and have to be fast, documents are encoded once. A ``Router`` has a chain of modules for each: here,
+queries look up vectors of tokens, without a transformer, in the space of the documents' vectors.
+
+>>> import torch
+>>> from sbert import Router, StaticEmbedding
+>>> from sbert.losses import MultipleNegativesRankingLoss
+>>> from sbert.training import Trainer, TrainingConfig
+>>> tokenizer = base.tokenizer.backend_tokenizer
+>>> static = StaticEmbedding(tokenizer, torch.randn(tokenizer.get_vocab_size(), 384) / 20)
+>>> model = SentenceEncoder(Router({"query": [static], "document": [base[0], base[1]]}), Normalize())
+>>> config = TrainingConfig(
+...     steps=2,
+...     routes={"anchor": "query", "positive": "document"},  # which column takes which route
+...     learning_rates={"0.routes.query.*": 0.05},  # a table of vectors takes a larger one than a transformer
+... )
+>>> rows = [("Who sleeps?", "The cat sleeps."), ("What rises?", "Taxes rise.")]
+>>> Trainer(model, rows, MultipleNegativesRankingLoss(), config).fit(show_progress_bar=False)[-1]["step"]
+2
+>>> scores = model.similarity(model.encode_query(["Who sleeps?"]), model.encode_document(["The cat sleeps."]))
+>>> scores.shape
+(1, 1)
+
+``encode`` takes the route that ``task=`` names, or else the ``default_route`` of the Router; without one it is an
+error. ``model.route("query")`` is an ordinary encoder of one route, which shares the modules: it has a tokenizer and a
+maximum length of its own, and can be saved, exported and served alone. sentence-transformers 5 and 6 read and write the
+same folders.
 
 ## A module of your own
 
@@ -85,12 +115,4 @@ __all__ = [
     "register_pooling",
 ]
 
-BUILT_IN.update(
-    {
-        kind.__name__: kind
-        for kind in (
-            *(Dense, Dropout, LayerNorm, LSTM, Normalize, Pooling, Router, Transformer),
-            *(StaticEmbedding, WordEmbeddings),
-        )
-    }
-)
+BUILT_IN.update({name: globals()[name] for name in __all__ if name[0].isupper()})

@@ -97,6 +97,6 @@ class LateInteraction:
 
     def _tokens(self, texts: list[str], role: str) -> list[Tensor]:
         """The vectors (tokens, dim) of each text, of length 1."""
-        prompt = with_role_prompt(self.model.prompts, role, {})
-        result = self.model.encode(texts, output_value="token_embeddings", show_progress_bar=False, **prompt)
+        encode = self.model.encode_query if role == "query" else self.model.encode_document
+        result = encode(texts, output_value="token_embeddings", show_progress_bar=False)
         return [F.normalize(tokens.float(), dim=1) for tokens in result]

@@ -339,7 +339,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("adapter_config.json", {"base_model_name_or_path": "/gone"}, "an adapter of an available model"),
     ("adapter_config.json", {"base_model_name_or_path": 7}, "base_model_name_or_path=7 where str is expected"),
 ]
-KINDS = ("os.system", "trap.Pooling", "trap", "sentence_transformersx.Pooling", f"{ST}Router", f"{ST}trap")
+KINDS = ("os.system", "trap.Pooling", "trap", "sentence_transformersx.Pooling", f"{ST}CLIPModel", f"{ST}trap")
 PATHS = ("/etc", "../elsewhere", "1_Pooling/../../elsewhere", "..\\elsewhere")
 
 

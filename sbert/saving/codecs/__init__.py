@@ -30,18 +30,19 @@ def _read_router(folder: Path, options: ReadOptions) -> Router:
         if kind is Router:
             raise config.error("has a Router as a module of a Router", "use another model")
         modules[name] = find_codec(kind).read(inside(folder, name, config.path), options)
+    structure = config.require("structure", dict)
     parameters = JsonObject(config.field("parameters", dict, {}), config.path)
     if parameters.get("route_mappings"):
         raise config.error("gives route_mappings, which are not supported", "use routes that are called as the tasks")
-    structure, default = config.require("structure", dict), parameters.field("default_route", str, None)
-    if default is None and parameters.field("allow_empty_key", bool, True):
-        default = next(iter(structure), None)
+    first = next(iter(structure), None) if parameters.field("allow_empty_key", bool, True) else None
+    default = parameters.field("default_route", str, None) or first
     with reading(config.path, "the routes of a Router"):
         return Router({route: [modules[name] for name in names] for route, names in structure.items()}, default)
 
 
 def _write_router(router: Router, folder: Path, input_dim: int) -> None:
     names: dict[nn.Module, str] = {}  # A module of several routes is written once.
+    structure: dict[str, list[str]] = {}
     for route in router.routes:
         chain = router.choose(route)
         for number, (module, dim) in enumerate(zip(chain, _input_dims(chain, input_dim), strict=False)):
@@ -49,12 +50,10 @@ def _write_router(router: Router, folder: Path, input_dim: int) -> None:
                 names[module] = f"{route}_{number}_{type(module).__name__}"
                 (folder / names[module]).mkdir()
                 find_codec(type(module)).write(module, folder / names[module], dim)
-    values = {
-        "types": {name: type_name(type(module)) for module, name in names.items()},
-        "structure": {route: [names[module] for module in router.choose(route)] for route in router.routes},
-        "parameters": {"default_route": router.default_route, "allow_empty_key": router.default_route is not None},
-    }
-    write_json(folder / ROUTER_CONFIG, values)
+        structure[route] = [names[module] for module in chain]
+    types = {name: type_name(type(module)) for module, name in names.items()}
+    parameters = {"default_route": router.default_route, "allow_empty_key": router.default_route is not None}
+    write_json(folder / ROUTER_CONFIG, {"types": types, "structure": structure, "parameters": parameters})
 
 
 def _input_dims(chain: nn.Sequential, dim: int) -> Iterator[int]:
@@ -67,12 +66,8 @@ def _input_dims(chain: nn.Sequential, dim: int) -> Iterator[int]:
     return ((value.values if isinstance(value, Ragged) else value).shape[-1] for value in values)
 
 
-_BUILT_IN: dict[type[nn.Module], Codec] = {
-    **transformer.CODECS,
-    **layers.CODECS,
-    **word_embeddings.CODECS,
-    Router: Codec(_read_router, _write_router),
-}
+_BUILT_IN: dict[type[nn.Module], Codec] = {**transformer.CODECS, **layers.CODECS, **word_embeddings.CODECS}
+_BUILT_IN[Router] = Codec(_read_router, _write_router)
 _BY_NAME: dict[str, type[nn.Module]] = {"Asym": Router, **{kind.__name__: kind for kind in _BUILT_IN}}
 
 

@@ -78,6 +78,8 @@ class PaddedEncoder(nn.Module):
 def why_not(model: Any) -> str | None:
     """Why an encoder cannot be exported, as far as its modules show; None if it can."""
     transformer, *rest = list[Any](model)
+    if model.routes:
+        return f"a Router is exported one route at a time; pass model.route({model.routes[-1]!r})"
     if type(transformer) is not Transformer:
         return f"{type(transformer).__name__} has a tokenization of its own; begin with a Transformer"
     if not transformer.tokenizer.is_fast:

@@ -1,0 +1,267 @@
+"""Router: modules of their own for queries and for documents; in both directions with sentence-transformers."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from sbert import SentenceEncoder, Trainer, TrainingConfig
+from sbert.chunking import encode_chunks
+from sbert.evaluation import RetrievalEvaluator
+from sbert.losses import MultipleNegativesRankingLoss
+from sbert.losses.signature import Signature
+from sbert.modules import Dense, Normalize, Pooling, Router, StaticEmbedding, Transformer
+from sbert.saving.export import export
+from sbert.search import HybridIndex
+from sbert.training import TrainingBatch, backward
+from sbert.vector_files.fingerprint import digest_of_model
+from tests.small import CORPUS, TEXTS, bert_model, wordpiece, wrapped
+
+ROUTES = {"anchor": "query", "positive": "document"}
+ROWS = [("a small boat", CORPUS[0]), ("red fox", CORPUS[1]), ("lake", "lake"), ("lake", CORPUS[3])]
+OPTIONS: dict[str, Any] = {"on_truncate": "ignore", "show_progress_bar": False}
+
+
+def static(dim: int = 16) -> StaticEmbedding:
+    torch.manual_seed(1)
+    return StaticEmbedding(wordpiece(), torch.randn(wordpiece().get_vocab_size(), dim))
+
+
+def documents() -> list[torch.nn.Module]:
+    return [Transformer(bert_model(), wrapped(wordpiece(), 64)), Pooling("mean")]
+
+
+def encoder(**options: Any) -> SentenceEncoder:
+    router = Router({"query": [static()], "document": documents()}, **options)
+    return SentenceEncoder(router, Normalize(), device="cpu", prompts={"query": "red ", "document": "a "})
+
+
+def both(model: Any) -> list[Any]:
+    return [model.encode_query(TEXTS, **OPTIONS), model.encode_document(TEXTS, **OPTIONS)]
+
+
+def test_each_role_has_the_vectors_of_its_modules() -> None:
+    model = encoder()
+    alone = (SentenceEncoder(*chain, Normalize(), device="cpu") for chain in ([static()], documents()))
+    prompted = zip(alone, ("red ", "a "), strict=True)
+    expected = [each.encode(TEXTS, prompt=prompt, **OPTIONS) for each, prompt in prompted]
+    for role, vectors, own in zip(model.routes, both(model), expected, strict=True):
+        np.testing.assert_array_equal(vectors, own)
+        np.testing.assert_array_equal(model.encode(TEXTS, prompt_name=role, task=role, **OPTIONS), own)
+        np.testing.assert_array_equal(model.route(role).encode(TEXTS, prompt_name=role, **OPTIONS), own)
+    assert (len(model), model.get_sentence_embedding_dimension()) == (2, 16)
+    assert [model.route(role).max_seq_length for role in model.routes] == [None, 64]
+    assert [len(model.encode(TEXTS[:2], task=role, truncate_dim=4)[0]) for role in model.routes] == [4, 4]
+    assert model.route("document").encode(TEXTS[0], output_value="token_embeddings").shape == (5, 16)
+
+
+def test_a_call_without_a_role_takes_the_default_route_or_is_an_error() -> None:
+    default = encoder(default_route="document")
+    np.testing.assert_array_equal(default.encode(TEXTS, **OPTIONS), default.encode(TEXTS, task="document", **OPTIONS))
+    assert torch.equal(default(default.tokenize(TEXTS[:2])), default.route("document")(default.tokenize(TEXTS[:2])))
+    model = encoder()
+    with pytest.raises(ValueError, match="no default route, and the model has 'query', 'document'; call encode_query"):
+        model.encode(TEXTS)
+    with pytest.raises(ValueError, match="no route 'passage'"):
+        model.encode(TEXTS, task="passage")
+    with pytest.raises(ValueError, match="no route 'passage': the model has no Router"):
+        SentenceEncoder(static()).encode(TEXTS, task="passage")
+
+
+def test_routers_that_cannot_work_are_refused() -> None:
+    with pytest.raises(ValueError, match="a route has no modules"):
+        Router({"query": []})
+    with pytest.raises(ValueError, match="'a/b' is not a name"):
+        Router({"a/b": [static()]})
+    with pytest.raises(ValueError, match="default_route='other' is unknown"):
+        Router({"query": [static()]}, "other")
+    with pytest.raises(TypeError, match="Pooling, the first module, does not tokenize"):
+        SentenceEncoder(Router({"query": [static()], "document": [Pooling()]}))
+    unequal = SentenceEncoder(Router({"query": [static(8)], "document": documents()}))
+    with pytest.raises(ValueError, match=r"different dimensions \(query: 8, document: 16\); add a Dense"):
+        unequal.get_sentence_embedding_dimension()
+
+
+@pytest.mark.parametrize("default", [None, "document"])
+def test_saved_and_loaded(default: str | None, tmp_path: Path) -> None:
+    model = encoder(default_route=default)
+    for _ in range(2):  # The second one replaces the first.
+        model.save(tmp_path / "model")
+    again = SentenceEncoder(tmp_path / "model", device="cpu")
+    np.testing.assert_array_equal(both(again), both(model))
+    assert again[0].default_route == default
+    assert again.verify().max_difference == 0
+    digest = digest_of_model(again)
+    assert digest == digest_of_model(SentenceEncoder(tmp_path / "model", device="cpu"))
+    with torch.no_grad():
+        again.route("query")[0].embedding.weight[0, 0] += 1
+    assert digest_of_model(again) != digest
+    assert json.loads((tmp_path / "model/document_1_Pooling/config.json").read_text())["word_embedding_dimension"] == 16
+    assert 'task="query")' in (tmp_path / "model/README.md").read_text()
+    model.route("query").save(tmp_path / "query")
+    np.testing.assert_array_equal(SentenceEncoder(tmp_path / "query", device="cpu").encode_query(TEXTS), both(model)[0])
+
+
+@pytest.mark.filterwarnings("ignore:not every program reads this model:UserWarning")
+def test_a_router_behind_shared_modules(tmp_path: Path) -> None:
+    heads = {role: [Dense(16, 8)] for role in ("query", "document")}
+    model = SentenceEncoder(*documents(), Router(heads), device="cpu")
+    vectors = both(model)
+    assert np.abs(vectors[0] - vectors[1]).max() > 1e-2
+    model.save(tmp_path / "model")
+    np.testing.assert_array_equal(both(SentenceEncoder(tmp_path / "model", device="cpu")), vectors)
+    mixed = model(model.tokens(TEXTS[:1], route="document").batch(np.arange(1))).detach().numpy()
+    np.testing.assert_allclose(mixed, vectors[1][:1], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (lambda c: c["types"].update(query_0_StaticEmbedding="os.system"), "os.system"),
+        (
+            lambda c: c["types"].update(query_0_StaticEmbedding="sentence_transformers.models.Router"),
+            "a Router as",
+        ),
+        (lambda c: c["structure"].update(query=["other"]), "router_config.json cannot be read as the routes"),
+        (lambda c: c["types"].update({"../x": "sentence_transformers.models.Normalize"}), "router_config.json"),
+        (lambda c: c["parameters"].update(route_mappings={"('query', 'text')": "query"}), "route_mappings"),
+    ],
+)
+def test_damaged_folders(change: Callable[[Any], None], expected: str, tmp_path: Path) -> None:
+    encoder().save(tmp_path / "model")
+    path = tmp_path / "model/router_config.json"
+    config = json.loads(path.read_text())
+    change(config)
+    path.write_text(json.dumps(config))
+    with pytest.raises(ValueError, match=expected):
+        SentenceEncoder(tmp_path / "model")
+
+
+def test_plain_deduplicated_and_cached_gradients_are_equal() -> None:
+    """The text "lake" is a query and a document: two vectors, each of its own route."""
+    gradients = []
+    for deduplicate, cached in ((False, False), (True, False), (True, True)):
+        model, loss = encoder().double().eval(), MultipleNegativesRankingLoss()
+        options: dict[str, Any] = {"deduplicate": deduplicate, "routes": list(ROUTES.values()), "prompts": ["", ""]}
+        batch = TrainingBatch.of(model, ROWS, Signature.of(loss), **options)
+        assert len(batch.tokens.lengths) == (7 if deduplicate else 8)
+        backward(model, loss, batch, cached=cached, chunk_tokens=8 if cached else None)
+        gradients.append(torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]))
+        vectors = torch.from_numpy(model.encode([row[0] for row in ROWS], task="query", **OPTIONS))
+        torch.testing.assert_close(model(batch.tokens.batch(np.arange(3))).float().detach(), vectors[:3])
+    torch.testing.assert_close(gradients[1], gradients[0], rtol=0, atol=1e-10)
+    torch.testing.assert_close(gradients[2], gradients[0], rtol=0, atol=1e-10)
+    assert gradients[0].abs().max() > 1e-3
+
+
+def train(output: Path | None = None, resume: bool = False, **options: Any) -> SentenceEncoder:
+    model = encoder()
+    rates = {"0.routes.query.*": 0.05}
+    options = {"routes": ROUTES, "learning_rate": 1e-3, "learning_rates": rates, "output": output, **options}
+    config = TrainingConfig(batch_size=4, checkpoint_every=2, **options)
+    Trainer(model, ROWS, MultipleNegativesRankingLoss(), config).fit(resume=resume, show_progress_bar=False)
+    return model
+
+
+def test_both_routes_train_and_resume_to_the_same_bits(tmp_path: Path) -> None:
+    whole = train(tmp_path / "whole", steps=4)
+    before, after = encoder().state_dict(), whole.state_dict()
+    moved = {name.split(".")[2] for name in before if not torch.equal(before[name], after[name])}
+    assert moved == {"query", "document"}
+    np.testing.assert_array_equal(both(SentenceEncoder(tmp_path / "whole/final", device="cpu")), both(whole))
+    half = tmp_path / "half"
+    half.mkdir()
+    (tmp_path / "whole/checkpoints").rename(half / "checkpoints")
+    np.testing.assert_array_equal(both(train(half, resume=True, steps=4)), both(whole))
+
+
+def test_columns_need_routes(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"each column takes one of query, document; pass routes=\{'anchor': "):
+        train(steps=1, routes=None)
+    with pytest.raises(ValueError, match="routes names the column 'other'"):
+        train(steps=1, routes={**ROUTES, "other": "query"})
+    with pytest.raises(ValueError, match="sharded=True needs all weights"):
+        train(tmp_path, steps=1, sharded=True)
+    config = TrainingConfig(steps=1, routes=ROUTES)
+    with pytest.raises(ValueError, match="the model has no Router; leave routes= out"):
+        Trainer(SentenceEncoder(static(), device="cpu"), ROWS, MultipleNegativesRankingLoss(), config)
+
+
+def test_search_evaluation_and_chunks_take_the_roles(tmp_path: Path) -> None:
+    model = encoder()
+    index = HybridIndex(model)
+    index.add(CORPUS)
+    texts = dict(enumerate(CORPUS))
+    scores = (model.encode_query(CORPUS) @ model.encode_document(CORPUS).T).argmax(1)
+    evaluator = RetrievalEvaluator(texts, texts, {query: [best] for query, best in enumerate(scores.tolist())})
+    assert evaluator(model)["accuracy@1"] == 1
+    assert [best.text for (best,) in index.search(CORPUS, top_k=1, by="dense")] == [CORPUS[i] for i in scores]
+    chunks, vectors = encode_chunks(model, CORPUS, 12, prompt="")
+    passages = [chunk.text(CORPUS) for chunk in chunks]
+    np.testing.assert_allclose(vectors, model.encode(passages, task="document"), atol=1e-6)
+    with pytest.raises(ValueError, match=r"one route at a time; pass model.route\('document'\)"):
+        export(model, tmp_path, "torch-export")
+
+
+def test_files_of_vectors_have_the_route(tmp_path: Path) -> None:
+    model = encoder()
+    model.encode_query(TEXTS, out=tmp_path / "vectors.npy", **OPTIONS)
+    with pytest.raises(ValueError, match="model"):
+        model.encode_document(TEXTS, out=tmp_path / "vectors.npy", **OPTIONS)
+
+
+def test_dropout_stays_off_while_another_thread_encodes() -> None:
+    """Each call has an encoder of its own, over modules in training mode that they share."""
+    model = encoder().train()
+    expected, seen, entered, left = model.encode_document(TEXTS, **OPTIONS), [], threading.Event(), threading.Event()
+
+    def wait(*_: object) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            entered.set()
+            left.wait(30)
+
+    model.route("document")[0].register_forward_pre_hook(wait)
+    thread = threading.Thread(target=lambda: seen.append(model.encode_document(TEXTS, **OPTIONS)))
+    with torch.no_grad():
+        from sbert.pipeline.encode import evaluating
+
+        with evaluating(model.route("document")):
+            thread.start()
+            entered.wait(30)
+        left.set()
+    thread.join()
+    np.testing.assert_allclose(seen[0], expected, atol=1e-6)
+    assert model[0].routes["document"].training
+
+
+@pytest.mark.slow  # It starts processes.
+def test_pools_have_both_routes() -> None:
+    model = encoder()
+    with model.pool(["cpu", "cpu"]) as pool:
+        np.testing.assert_allclose(both(pool), both(model), atol=1e-6)
+    with model.route("query").pool(["cpu"]) as pool:
+        np.testing.assert_allclose(pool.encode_query(TEXTS, **OPTIONS), both(model)[0], atol=1e-6)
+
+
+@pytest.mark.slow  # Importing sentence-transformers takes seconds.
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_sentence_transformers_in_both_directions(tmp_path: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    model = encoder(default_route="document")
+    model.save(tmp_path / "ours")
+    theirs = SentenceTransformer(str(tmp_path / "ours"), device="cpu")
+    theirs.save(str(tmp_path / "theirs"))
+    again = SentenceEncoder(tmp_path / "theirs", device="cpu")
+    for role in ("encode", "encode_query", "encode_document"):
+        vectors = [getattr(each, role)(TEXTS) for each in (model.to("cpu"), theirs, again)]
+        np.testing.assert_allclose(vectors[1], vectors[0], atol=1e-6)
+        np.testing.assert_array_equal(vectors[2], vectors[0])
+    assert again[0].default_route == "document"
