@@ -9,6 +9,7 @@
 | all pairs of similar texts | ``paraphrase_mining``; only the best pair: ``most_similar_pair`` |
 | groups of texts that mean the same | ``cluster``, with ``topic_words`` to name them; ``community_detection`` |
 | training rows with hard negatives | ``mine_hard_negatives`` |
+| a teacher's scores, to be distilled | ``score_lists`` |
 | vectors in 1 bit or 1 byte per dimension | ``quantize``, ``calibrate``, ``dequantize`` |
 
 All of them take arrays and tensors, and a ``.npy`` file that is larger than memory. The results are exact: scores are
@@ -110,7 +111,8 @@ weights=[0.6, 0.4]`` for BM25 and vectors. Figures: ``python -m tests.benchmarks
 
 ``cluster`` also has ``"kmeans"`` and ``"agglomerative"``, with ``pip install "sbert[cluster]"``.
 ``mine_hard_negatives(model, pairs, corpus)`` makes rows for a ``sbert.Trainer``: for each pair of a query and its
-answer, texts of the corpus that are similar to the query and are not its answer.
+answer, texts of the corpus that are similar to the query and are not its answer. ``score_lists(teacher, rows)`` adds
+the scores of a ``CrossEncoder`` to such rows, from which a smaller model learns (see ``sbert.training``).
 
 ## Less memory: int8 and bits
 
@@ -142,6 +144,7 @@ from sbert.search.index.fusion import Result, fuse
 from sbert.search.index.hybrid_index import HybridIndex
 from sbert.search.index.index import Index, IndexHits
 from sbert.search.late_interaction import LateInteraction
+from sbert.search.teacher import score_lists
 
 __all__ = [
     "semantic_search",
@@ -161,6 +164,7 @@ __all__ = [
     "topic_words",
     "community_detection",
     "mine_hard_negatives",
+    "score_lists",
     "quantize",
     "calibrate",
     "dequantize",

@@ -80,6 +80,30 @@ the weights of its best evaluation at the end:
 >>> loss, evaluator = MultipleNegativesRankingLoss(in_batch=False), SimilarityEvaluator(*zip(*rows))
 >>> history = Trainer(SentenceEncoder(device="cpu"), many, loss, config, evaluator=evaluator).fit()
 
+A model soon knows the negatives that it was given. ``RefreshNegatives`` mines others of a corpus every ``every`` steps,
+with a copy of the current weights and beside training, and they are used from ``lag`` steps later on: so equal runs
+have equal results, also when they are stopped and resumed. With ``negatives=50`` here and 5 in ``TrainingConfig``, each
+epoch draws 5 of the 50 nearest. Leave out the nearest with ``range_min`` or ``relative_margin=0.05``: they may be
+answers that are not labelled.
+
+>>> from sbert.training import RefreshNegatives
+>>> refresh = RefreshNegatives(["The dog sleeps.", "Who barks?", "The sun sets."], every=2, lag=1, negatives=2)
+>>> history = Trainer(SentenceEncoder(device="cpu"), many, loss, config, evaluator=evaluator, callbacks=refresh).fit()
+
+A cross-encoder is a better judge than the model in training. ``score_lists`` adds its scores to such rows, as labels
+for ``DistillKLDivLoss`` and, with ``as_margins=True``, for ``MarginMSELoss``; or to lists of documents, for the losses
+of the next section. With ``out="scores.jsonl"``, it goes on where it was after a stop.
+
+>>> from sbert import CrossEncoder
+>>> from sbert.losses import MarginMSELoss
+>>> from sbert.search import score_lists
+>>> teacher = CrossEncoder(minilm, classes=1, device="cpu")
+>>> many = [{"anchor": "Who sleeps?", "positive": "The cat sleeps.", "negatives": ["It rains.", "Taxes go up."]}] * 4
+>>> scored = list(score_lists(teacher, many, as_margins=True))
+>>> sorted(scored[0]), len(scored[0]["labels"])
+(['anchor', 'labels', 'negatives', 'positive'], 2)
+>>> history = Trainer(SentenceEncoder(device="cpu"), scored, MarginMSELoss(), TrainingConfig(steps=2)).fit()
+
 ## Pairs as one input
 
 A ``sbert.CrossEncoder`` reads two texts together and scores them. It is more accurate than two vectors and much slower,
@@ -128,6 +152,7 @@ from sbert.losses.signature import Signature
 from sbert.training.backward import TrainingBatch, backward
 from sbert.training.callbacks import AveragedWeights, Callback, EarlyStopping, Progress, PushToHub
 from sbert.training.config import TrainingConfig
+from sbert.training.negatives import RefreshNegatives
 from sbert.training.rows import ParquetRows, Rows
 from sbert.training.trackers import MLflow, TensorBoard, WandB
 from sbert.training.trainer import Trainer
@@ -146,6 +171,7 @@ __all__ = [
     "Progress",
     "EarlyStopping",
     "AveragedWeights",
+    "RefreshNegatives",
     "PushToHub",
     "TensorBoard",
     "WandB",

@@ -18,6 +18,7 @@ from sbert.losses.signature import Loss, Signature
 from sbert.modules import Transformer
 from sbert.training.callbacks import AveragedWeights, Callback, EarlyStopping, as_callbacks
 from sbert.training.config import TrainingConfig
+from sbert.training.negatives import RefreshNegatives
 from sbert.training.rows import Rows
 from sbert.training.rows.batches import Batches, Dataset, check_column_settings
 from sbert.training.rows.table import Batch
@@ -118,6 +119,9 @@ class Trainer:
         _check_dropout(tables, model)
         check_column_settings(model, self.config, {rows: configs[rows.name] for rows in tables})
         self.batches: Batches = self._batches(tables, self.config, names, guide)
+        for refresh in (each for each in self.callbacks if isinstance(each, RefreshNegatives)):
+            refresh.attach(tables)
+            self.batches.refresh = refresh
         self.evaluator: Evaluate | Mapping[str, Evaluate] | None = evaluator
         if evaluation_data is not None:
             held_out = self._read(_name_held_out(evaluation_data, names, loss, self.config.batch_size), class_names)
