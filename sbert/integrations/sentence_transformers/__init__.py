@@ -18,6 +18,7 @@ candidates only. An argument that is taken and not used is in the guide's table 
 
 from __future__ import annotations
 
+import re
 import sys
 from importlib import import_module
 from typing import Any
@@ -53,26 +54,49 @@ __version__ = "6.2.0"  # That of the names.
 # The modules here, and the paths from which theirs are imported, older and newer ones.
 _PATHS = {
     "encoders": "model sentence_transformer.model cross_encoder.model",
-    "util": "quantization similarity_functions util.similarity util.retrieval util.quantization",
-    "models": "sentence_transformer.modules",
+    "util": "quantization similarity_functions cross_encoder.util",
+    "models": "sentence_transformer.modules base.modules",
     "losses": "sentence_transformer.losses",
-    "evaluation": "base.evaluation sentence_transformer.evaluation evaluation.SentenceEvaluator",
-    "readers": "datasets sentence_transformer.readers sentence_transformer.datasets readers.InputExample",
+    "evaluation": "base.evaluation sentence_transformer.evaluation",
+    "readers": "datasets sentence_transformer.readers sentence_transformer.datasets",
     "cross_encoder": "",
-    "training": "trainer training_args base.sampler base.training_args cross_encoder.trainer"
-    " cross_encoder.training_args sentence_transformer.training sentence_transformer.trainer"
-    " sentence_transformer.training_args",
+    "cross_encoder.losses": "",
+    "cross_encoder.evaluation": "",
+    "training": "trainer training_args sampler model_card base.sampler base.trainer base.training_args base.model_card"
+    " cross_encoder.trainer cross_encoder.training_args cross_encoder.model_card sentence_transformer.training"
+    " sentence_transformer.trainer sentence_transformer.training_args sentence_transformer.model_card",
+}
+# The files of theirs whose names are not those of a class.
+_FILES = {
+    "util": "similarity retrieval quantization tensor environment hard_negatives file_io logging distributed misc",
+    "losses": "cosent angle",
+    "models": "module",
 }
 __getattr__ = forms.absent(__name__, "Training")
 mine_hard_negatives: Any = util.mine_hard_negatives
 quantize_embeddings: Any = util.quantize_embeddings
-sys.modules[f"{__name__}.sentence_transformer"] = sys.modules[__name__]
-for _name, _paths in _PATHS.items():
-    _module = import_module(f"{__name__}.{_name}")
-    for _path in _paths.split():
-        sys.modules[f"{__name__}.{_path}"] = _module
-        if "." not in _path:
-            globals()[_path] = _module
+
+
+def _paths_below(name: str, module: Any) -> list[str]:
+    """The names of files in a package of theirs: of its classes, as they are and in lower case, and others."""
+    listed = getattr(module, "__all__", [])
+    words = [re.sub("(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", one).lower() for one in listed]
+    files = [re.sub("_(loss|evaluator)$", "", word) for word in words]
+    return [*listed, *files, *_FILES.get(name, "").split()]
+
+
+def _set_paths() -> None:
+    sys.modules[f"{__name__}.sentence_transformer"] = sys.modules[f"{__name__}.base"] = sys.modules[__name__]
+    for name, paths in _PATHS.items():
+        module = import_module(f"{__name__}.{name}")
+        for path in (name, *paths.split()):
+            for full in (path, *(f"{path}.{file}" for file in _paths_below(name, module))):
+                sys.modules.setdefault(f"{__name__}.{full}", module)
+            if "." not in path:
+                globals()[path] = module
+
+
+_set_paths()
 
 
 def install() -> None:

@@ -2,21 +2,60 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
 
 import sbert.evaluation as own_evaluation
 import sbert.losses as own_losses
 from sbert.integrations.sentence_transformers.encoders import CrossEncoder
-from sbert.integrations.sentence_transformers.evaluation import COMMON, Kind, evaluators
-from sbert.integrations.sentence_transformers.forms import Form, absent, factories, make_module
-from sbert.integrations.sentence_transformers.training import CrossEncoderTrainer, CrossEncoderTrainingArguments
+from sbert.integrations.sentence_transformers.evaluation import Kind, evaluator_class, read_nanobeir
+from sbert.integrations.sentence_transformers.forms import absent, make_module
+from sbert.integrations.sentence_transformers.losses import loss_class
+from sbert.integrations.sentence_transformers.training import (
+    CrossEncoderTrainer,
+    CrossEncoderTrainingArguments,
+)
 
-FORMS = {
-    "BinaryCrossEntropyLoss": Form(own_losses.BinaryCrossEntropyLoss, "model=- activation_fn! pos_weight!"),
-    "CrossEntropyLoss": Form(lambda model: own_losses.CrossEntropyLoss(model.classes), "model activation_fn!"),
-    "MSELoss": Form(own_losses.SquaredErrorLoss, "model=- activation_fn=activation"),
-}
+
+class _Contrastive(own_losses.LocalizedContrastiveLoss):
+    """The sigmoid of the scores, as theirs; without in-batch negatives of texts that are listed for the same query."""
+
+    def __init__(self, temperature: float, in_batch: int | None, activation: Any) -> None:
+        super().__init__(temperature, math.inf if in_batch is None else in_batch)
+        self.activation = activation
+
+    def forward(self, *scores: Tensor, **more: Any) -> Tensor:
+        return super().forward(*map(self.activation, scores), **more)
+
+
+class _InOrder(own_losses.ListMLELoss):
+    """With ``in_order``, the order of a query's documents is the right one, whatever their labels are."""
+
+    def __init__(self, in_order: bool, position_aware: bool = False) -> None:
+        super().__init__(position_aware)
+        self.in_order = in_order
+
+    def forward(self, *scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tensor:
+        if self.in_order:
+            labels = -torch.arange(labels.shape[1], dtype=torch.float32, device=labels.device).expand_as(labels)
+        return super().forward(*scores, labels=labels, mask=mask)
+
+
+class _RankNet(own_losses.LambdaLoss):
+    """In the logarithm of theirs."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__("none", **options)
+
+
+class _PositionAware(_InOrder):
+    def __init__(self, in_order: bool) -> None:
+        super().__init__(in_order, position_aware=True)
 
 
 def _correlation(pairs: Sequence[Sequence[str]], scores: Any) -> own_evaluation.Evaluator:
@@ -30,30 +69,97 @@ def _classes(pairs: Sequence[Sequence[str]], labels: Any) -> own_evaluation.Eval
     return evaluator
 
 
-def _reranking(samples: Any, k: int = 10, always_rerank_positives: bool = True) -> own_evaluation.Evaluator:
+def _reranking(samples: Any, k: int, positives: bool) -> own_evaluation.Evaluator:
     """With their default, the positives that a retriever missed are ranked after those that it found."""
     listed = list(samples.values() if isinstance(samples, Mapping) else samples)
-    if always_rerank_positives:
+    if positives:
         listed = [
             {**one, "documents": [*one["documents"], *one["positive"]]} if "documents" in one else one for one in listed
         ]
     return own_evaluation.RerankingEvaluator(listed, k)
 
 
-_CORRELATION = Kind(_correlation, f"sentence_pairs=pairs scores {COMMON} prompt_name!", "{name}", "spearman")
-_CLASSES = Kind(  # The first metric decides.
-    _classes, f"sentence_pairs=pairs labels {COMMON} prompt_name!", "{name}", "", {"macro_f1": "f1_macro"}
-)
-_RERANKING = Kind(_reranking, f"samples at_k=k always_rerank_positives {COMMON} prompt_name!", "{name}", "ndcg@")
-KINDS = {
-    "CrossEncoderCorrelationEvaluator": _CORRELATION,
-    "CECorrelationEvaluator": _CORRELATION,
-    "CrossEncoderClassificationEvaluator": _CLASSES,
-    "CEBinaryClassificationEvaluator": _CLASSES,
-    "CrossEncoderRerankingEvaluator": _RERANKING,
-    "CERerankingEvaluator": _RERANKING,
+class _NanoBEIR(own_evaluation.Evaluator):
+    """The means over the data sets, and the figures of each, whose candidates are those of BM25."""
+
+    def __init__(self, dataset_names: Any, dataset_id: str, rerank: int, k: int, positives: bool) -> None:
+        self._parts = {}
+        for name, (queries, corpus, relevant, candidates) in read_nanobeir(dataset_id, dataset_names).items():
+            rows = [
+                {
+                    "query": text,
+                    "positive": [corpus[each] for each in relevant[query]],
+                    "documents": [corpus[each] for each in candidates[query][:rerank]],
+                }
+                for query, text in queries.items()
+            ]
+            self._parts[f"{name}_R{rerank}"] = _reranking(rows, k, positives)
+        self._mean = f"NanoBEIR_R{rerank}_mean"
+
+    def measure(self, vectors: own_evaluation.Vectors) -> dict[str, float]:
+        """The metrics by their names."""
+        figures = {name: part.measure(vectors) for name, part in self._parts.items()}
+        metrics = next(iter(figures.values()))
+        figures = {
+            self._mean: {key: float(np.mean([own[key] for own in figures.values()])) for key in metrics},
+            **figures,
+        }
+        return {f"{name}_{key}": value for name, own in figures.items() for key, value in own.items()}
+
+
+_LOSSES: dict[str, Any] = {
+    "BinaryCrossEntropyLoss": own_losses.BinaryCrossEntropyLoss,
+    "CrossEntropyLoss": own_losses.CrossEntropyLoss,
+    "MSELoss": own_losses.SquaredErrorLoss,
+    "MarginMSELoss": own_losses.ScoreMarginMSELoss,
+    "ListNetLoss": own_losses.ListNetLoss,
+    "ListMLELoss": _InOrder,
+    "PListMLELoss": _PositionAware,
+    "RankNetLoss": _RankNet,
+    "LambdaLoss": own_losses.LambdaLoss,
+    "MultipleNegativesRankingLoss": _Contrastive,
+    "CachedMultipleNegativesRankingLoss": _Contrastive,
 }
-losses = make_module(f"{__name__}.losses", factories(FORMS), "CrossEncoder: losses")
-evaluation = make_module(f"{__name__}.evaluation", evaluators(KINDS), "CrossEncoder: evaluation")
-__all__ = ["CrossEncoder", "CrossEncoderTrainer", "CrossEncoderTrainingArguments", "evaluation", "losses"]
+# Names of weightings, under the names of their classes.
+_SCHEMES = {
+    "NoWeightingScheme": "none",
+    "NDCGLoss1Scheme": "ndcg_loss1",
+    "NDCGLoss2Scheme": "ndcg_loss2",
+    "NDCGLoss2PPScheme": "ndcg_loss2++",
+    "LambdaRankScheme": "lambda_rank",
+}
+_KINDS = {
+    "CrossEncoderCorrelationEvaluator": Kind(_correlation, "{name}", "spearman"),
+    "CrossEncoderClassificationEvaluator": Kind(_classes, "{name}", "", {"macro_f1": "f1_macro"}),
+    "CrossEncoderRerankingEvaluator": Kind(_reranking, "{name}", "ndcg@"),
+    "CrossEncoderNanoBEIREvaluator": Kind(_NanoBEIR, "{name}", "NanoBEIR"),
+}
+_OLDER = {"Correlation": "Correlation", "Reranking": "Reranking", "BinaryClassification": "Classification"}
+
+
+class PListMLELambdaWeight:
+    """The weights of PListMLELoss, at their default."""
+
+    def __repr__(self) -> str:
+        return "PListMLELambdaWeight()"
+
+
+_loss_classes = {name: loss_class(f"cross_encoder.losses.{name}", ours) for name, ours in _LOSSES.items()}
+_evaluators = {name: evaluator_class(f"cross_encoder.evaluation.{name}", kind) for name, kind in _KINDS.items()}
+_evaluators |= {f"CE{old}Evaluator": _evaluators[f"CrossEncoder{new}Evaluator"] for old, new in _OLDER.items()}
+
+
+def _name_weighting(name: str, value: str) -> type[str]:
+    return type(name, (str,), {"__new__": lambda cls, mu=10.0: str.__new__(cls, value)})  # noqa: ARG005
+
+
+_schemes = {name: _name_weighting(name, value) for name, value in _SCHEMES.items()}
+losses = make_module(
+    f"{__name__}.losses",
+    {**_loss_classes, **_schemes, "PListMLELambdaWeight": PListMLELambdaWeight},
+    "CrossEncoder: losses",
+)
+evaluation = make_module(f"{__name__}.evaluation", _evaluators, "CrossEncoder: evaluation")
+__all__ = ["CrossEncoder", "CrossEncoderTrainer", "CrossEncoderTrainingArguments"]
+__all__ += ["evaluation", "losses"]
 __getattr__ = absent(__name__, "Training")

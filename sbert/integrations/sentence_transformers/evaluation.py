@@ -5,36 +5,57 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
-from functools import partial
 from typing import Any, NamedTuple
 
 from sbert import evaluation
+from sbert.data.retrieval import read_hub_retrieval
 from sbert.distributed.ranks import ALONE
 from sbert.evaluation.evaluator import write_line
-from sbert.integrations.sentence_transformers.forms import Form, SimilarityFunction, absent, factories, similarity_name
-
-BaseEvaluator = SentenceEvaluator = evaluation.Evaluator
+from sbert.integrations.sentence_transformers.forms import Form, SimilarityFunction, absent, similarity_name
 
 
 class Kind(NamedTuple):
-    """One of their evaluators.
+    """How one of their evaluators is made with ours.
 
     Args:
         make: Our evaluator, or a function that makes it.
-        names: Their parameters, as in ``Form``.
         metric: Their name of a metric, as a format of ``similarity`` and ``name``, or its ``part`` and ``last``.
         primary: The metric that decides, by our name.
         renamed: Metrics whose name is another one.
     """
 
     make: Callable[..., evaluation.Evaluator]
-    names: str
     metric: str
     primary: str
     renamed: Mapping[str, str] = {}
 
 
-class CalledByPath(evaluation.Evaluator):
+class SentenceEvaluator:
+    """An evaluator of the caller: ``__call__(model, output_path, epoch, steps)`` returns a score, or several by name.
+
+    ``primary_metric`` is the name of the score that decides.
+    """
+
+    greater_is_better = True
+    primary_metric: str | None = None
+
+    def __init__(self) -> None: ...
+
+    def __call__(self, model: Any, output_path: Any = None, epoch: int = -1, steps: int = -1) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} has no __call__(self, model, output_path, epoch, steps)")
+
+    def prefix_name_to_metrics(self, metrics: Mapping[str, float], name: str) -> dict[str, float]:
+        """The metrics with a name in front, also that of the primary one."""
+        prefix = f"{name}_" if name else ""
+        if self.primary_metric and not self.primary_metric.startswith(prefix):
+            self.primary_metric = prefix + self.primary_metric
+        return {prefix + metric: float(value) for metric, value in metrics.items()}
+
+    def store_metrics_in_model_card_data(self, *given: Any) -> None:
+        """Nothing: the trainer notes the metrics."""
+
+
+class CalledByPath(SentenceEvaluator, evaluation.Evaluator):
     """An evaluator that is called as theirs are: ``evaluator(model, output_path, epoch, steps)``."""
 
     file_name: str = "sequential_results.csv"
@@ -42,7 +63,7 @@ class CalledByPath(evaluation.Evaluator):
 
     def __call__(self, model: Any, output_path: Any = None, epoch: int = -1, steps: int = -1, **options: Any) -> Any:
         """The metrics by their names; with ``output_path``, also as a line of a CSV file in that folder."""
-        metrics = super().__call__(model, **options)
+        metrics = evaluation.Evaluator.__call__(self, model, **options)
         if output_path is not None and self.write_csv:
             path = os.path.join(output_path, self.file_name)
             line = {"epoch": epoch, "steps": steps, **metrics}
@@ -51,15 +72,19 @@ class CalledByPath(evaluation.Evaluator):
 
 
 class NamedEvaluator(CalledByPath):
-    """An evaluator of ours under one of their names.
+    """An evaluator of ours under one of their names, whose arguments are its attributes.
 
     ``primary_metric`` is the name of the metric that decides, known after the first call.
     """
 
-    def __init__(self, kind: Kind, label: str, **options: Any) -> None:
-        self._kind = kind
+    form: Form
+    kind: Kind
+
+    def __init__(self, *args: Any, **given: Any) -> None:
+        vars(self).update(self.form.bind(args, given))
+        options = self.form.translate(args, given)
         self.name: str = options.pop("name", "")
-        self.file_name = "_".join(filter(None, (label, self.name, "results.csv")))
+        self.file_name = "_".join(filter(None, (self.form.name, self.name, "results.csv")))
         self.write_csv = options.pop("write_csv", True)
         self._dim: int | None = options.pop("truncate_dim", None)
         main, similarities = options.pop("main", None), options.pop("similarities", None)
@@ -70,9 +95,18 @@ class NamedEvaluator(CalledByPath):
         self._main: str | None = main
         self._similarities: Mapping[str, Any] | None = similarities or None
         self._options = options
-        self.primary_metric: str = ""
-        if "{similarity}" not in kind.metric:
-            kind.make(**options)  # Errors are raised now, and not at the end of an epoch.
+        if "{similarity}" not in self.kind.metric:
+            self.kind.make(**options)  # Errors are raised now, and not at the end of an epoch.
+
+    @classmethod
+    def from_input_examples(cls, examples: Iterable[Any], **options: Any) -> Any:
+        """The evaluator of rows as objects, with their labels if it takes them."""
+        rows = list(examples)
+        labels = [row.label for row in rows]
+        if next(iter(cls.form.parameters)) == "sentence_pairs":
+            return cls([row.texts for row in rows], labels, **options)
+        columns = list(zip(*(row.texts for row in rows), strict=True))
+        return cls(*map(list, columns), *([labels] if len(columns) == 2 else []), **options)
 
     def measure(self, vectors: evaluation.Vectors) -> dict[str, float]:
         """The metrics by their names, the one that decides first."""
@@ -83,20 +117,20 @@ class NamedEvaluator(CalledByPath):
         similarities = self._similarities or {default: default}
         with nullcontext() if self._dim is None else model.truncate_embeddings(self._dim):
             for label, similarity in similarities.items():
-                own = {"similarity": similarity_name(similarity)} if "{similarity}" in self._kind.metric else {}
-                metrics = self._kind.make(**self._options, **own).measure(vectors)
-                results[label] = {self._kind.renamed.get(name, name): value for name, value in metrics.items()}
+                own = {"similarity": similarity_name(similarity)} if "{similarity}" in self.kind.metric else {}
+                metrics = self.kind.make(**self._options, **own).measure(vectors)
+                results[label] = {self.kind.renamed.get(name, name): value for name, value in metrics.items()}
         if len(results) > 1:
             every = list(results.values())
             results["max"] = {name: max(one[name] for one in every) for name in every[0]}
         label = self._main or next(reversed(results))
         by_name = {self._metric_name(name, each): value for each, one in results.items() for name, value in one.items()}
-        primary = [name for name in results[label] if name.startswith(self._kind.primary)]
-        self.primary_metric = self._metric_name(primary[-1 if self._kind.primary else 0], label)
+        primary = [name for name in results[label] if name.startswith(self.kind.primary)]
+        self.primary_metric = self._metric_name(primary[-1 if self.kind.primary else 0], label)
         return {self.primary_metric: by_name.pop(self.primary_metric), **by_name}
 
     def _metric_name(self, metric: str, label: str) -> str:
-        own = self._kind.metric
+        own = self.kind.metric
         if label == "max" and own == "{similarity}_{name}":
             own = "max_{name}"
         part, _, last = metric.rpartition("_")
@@ -145,18 +179,23 @@ _NANOBEIR = (
 )
 
 
-def _nanobeir(
-    similarity: str, dataset_names: Iterable[str] | None = None, dataset_id: str = "", **more: Any
-) -> evaluation.Evaluator:
-    """The suite of a folder, or of a repository of the hub, which is downloaded."""
-    folder = dataset_id or "sentence-transformers/NanoBEIR-en"
+def _find_nanobeir(folder: str, names: Iterable[str] | None) -> tuple[str, list[str] | None]:
+    """A folder, which is downloaded if it is a repository of the hub, and our names of the data sets."""
     if not os.path.isdir(folder):
         from huggingface_hub import snapshot_download
 
         folder = snapshot_download(folder, repo_type="dataset")
     known = {name.lower(): f"Nano{name}" for name in _NANOBEIR.split()}
-    sets = None if dataset_names is None else [known.get(name.lower(), name) for name in dataset_names]
-    return evaluation.NanoBEIRSuite(folder, sets, similarity=similarity, **more)
+    return folder, None if names is None else [known.get(name.lower(), name) for name in names]
+
+
+def read_nanobeir(folder: str, names: Iterable[str] | None) -> Any:
+    """The data sets by name: queries, corpus, relevant documents and candidates."""
+    return read_hub_retrieval(*_find_nanobeir(folder, names))
+
+
+def _nanobeir(dataset_names: Iterable[str] | None, dataset_id: str, **more: Any) -> evaluation.Evaluator:
+    return evaluation.NanoBEIRSuite(*_find_nanobeir(dataset_id, dataset_names), **more)
 
 
 def _list_similarity(similarity: str, **options: Any) -> evaluation.Evaluator:
@@ -166,83 +205,44 @@ def _list_similarity(similarity: str, **options: Any) -> evaluation.Evaluator:
     return evaluation.RetrievalEvaluator(similarity=similarity, **options)
 
 
-COMMON = " name batch_size=- show_progress_bar=- write_csv truncate_dim "
-_SIMILARITIES = "similarity_fn_names=similarities "
-KINDS = {
-    "EmbeddingSimilarityEvaluator": Kind(
-        evaluation.SimilarityEvaluator,
-        "sentences1=first sentences2=second scores batch_size=- main_similarity=main "
-        f"{_SIMILARITIES}{COMMON} precision!",
-        "{name}_{similarity}",
-        "spearman",
-    ),
-    "BinaryClassificationEvaluator": Kind(
-        evaluation.PairClassificationEvaluator,
-        f"sentences1=first sentences2=second labels {COMMON}{_SIMILARITIES}",
-        "{similarity}_{name}",
-        "ap",
-        {"average_precision": "ap"},
-    ),
-    "TripletEvaluator": Kind(
-        evaluation.TripletEvaluator,
-        f"anchors positives negatives main_similarity_function=main margin {COMMON}{_SIMILARITIES}",
-        "{similarity}_{name}",
-        "accuracy",
-    ),
-    "InformationRetrievalEvaluator": Kind(
-        _list_similarity,
-        "queries corpus relevant_docs=relevant corpus_chunk_size=block mrr_at_k=mrr_at ndcg_at_k=ndcg_at"
-        " accuracy_at_k=accuracy_at precision_recall_at_k=precision_recall_at map_at_k=map_at show_progress_bar=-"
-        f" batch_size=- {COMMON} score_functions=similarities main_score_function=main query_prompt query_prompt_name"
-        " corpus_prompt=document_prompt corpus_prompt_name write_predictions!",
-        "{similarity}_{name}",
-        "ndcg@",
-    ),
-    "RerankingEvaluator": Kind(
-        evaluation.RerankingEvaluator,
-        f"samples at_k=k name write_csv similarity_fct=similarity {COMMON} use_batched_encoding=- mrr_at_k!",
-        "{name}",
-        "ndcg@",
-    ),
-    "ParaphraseMiningEvaluator": Kind(
-        _paraphrases,
-        "sentences_map=texts duplicates_list=pairs duplicates_dict=known add_transitive_closure! query_chunk_size=-"
-        f" corpus_chunk_size=- max_pairs top_k show_progress_bar=- batch_size=- {COMMON}",
-        "{name}",
-        "average_precision",
-    ),
-    "TranslationEvaluator": Kind(
+def evaluator_class(of: str, kind: Kind) -> Any:
+    """The class of an evaluator under their name."""
+    return Form(of).make_class((NamedEvaluator,), kind.make, kind=kind, __module__=__name__)
+
+
+EmbeddingSimilarityEvaluator = evaluator_class(
+    "evaluation.EmbeddingSimilarityEvaluator", Kind(evaluation.SimilarityEvaluator, "{name}_{similarity}", "spearman")
+)
+BinaryClassificationEvaluator = evaluator_class(
+    "evaluation.BinaryClassificationEvaluator",
+    Kind(evaluation.PairClassificationEvaluator, "{similarity}_{name}", "ap", {"average_precision": "ap"}),
+)
+TripletEvaluator = evaluator_class(
+    "evaluation.TripletEvaluator", Kind(evaluation.TripletEvaluator, "{similarity}_{name}", "accuracy")
+)
+InformationRetrievalEvaluator = evaluator_class(
+    "evaluation.InformationRetrievalEvaluator", Kind(_list_similarity, "{similarity}_{name}", "ndcg@")
+)
+RerankingEvaluator = evaluator_class(
+    "evaluation.RerankingEvaluator", Kind(evaluation.RerankingEvaluator, "{name}", "ndcg@")
+)
+ParaphraseMiningEvaluator = evaluator_class(
+    "evaluation.ParaphraseMiningEvaluator", Kind(_paraphrases, "{name}", "average_precision")
+)
+TranslationEvaluator = evaluator_class(
+    "evaluation.TranslationEvaluator",
+    Kind(
         evaluation.TranslationEvaluator,
-        f"source_sentences=source target_sentences=target show_progress_bar=- batch_size=- {COMMON}"
-        " print_wrong_matches!",
         "{name}",
         "mean_accuracy",
         {"source_to_target": "src2trg_accuracy", "target_to_source": "trg2src_accuracy"},
     ),
-    "MSEEvaluator": Kind(
-        _PercentError,
-        "source_sentences=source target_sentences=target teacher_model=teacher show_progress_bar=- batch_size=- name"
-        " write_csv truncate_dim!",
-        "{name}",
-        "negative_mse",
-    ),
-    "NanoBEIREvaluator": Kind(
-        _nanobeir,
-        "dataset_names dataset_id mrr_at_k=mrr_at ndcg_at_k=ndcg_at accuracy_at_k=accuracy_at"
-        " precision_recall_at_k=precision_recall_at map_at_k=map_at show_progress_bar=- batch_size=- write_csv"
-        " truncate_dim score_functions=similarities main_score_function=main aggregate_fn! aggregate_key!"
-        " query_prompts=query_prompt corpus_prompts=document_prompt write_predictions!",
-        "{part}_{similarity}_{last}",
-        "mean_ndcg@",
-    ),
-}
-
-
-def evaluators(kinds: Mapping[str, Kind]) -> dict[str, Any]:
-    """The functions under their names that make evaluators."""
-    return factories({name: Form(partial(NamedEvaluator, kind, name), kind.names) for name, kind in kinds.items()})
-
-
-globals().update(evaluators(KINDS))
-__all__ = [*KINDS, "BaseEvaluator", "SentenceEvaluator", "SequentialEvaluator", SimilarityFunction.__name__]
+)
+MSEEvaluator = evaluator_class("evaluation.MSEEvaluator", Kind(_PercentError, "{name}", "negative_mse"))
+NanoBEIREvaluator = evaluator_class(
+    "evaluation.NanoBEIREvaluator", Kind(_nanobeir, "{part}_{similarity}_{last}", "mean_ndcg@")
+)
+BaseEvaluator = SentenceEvaluator
+__all__ = [name for name in dir() if name.endswith("Evaluator") and name not in ("NamedEvaluator",)]
+__all__ += [SimilarityFunction.__name__]
 __getattr__ = absent(__name__, "evaluation")

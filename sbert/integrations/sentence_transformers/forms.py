@@ -1,45 +1,100 @@
-"""One factory for all their classes, which translates arguments and calls ours; and their similarities as our names."""
+"""How a class or function of theirs is made with ours: its parameters, and what each of them is here."""
 
 from __future__ import annotations
 
+import inspect
 import json
 import sys
 from collections.abc import Callable, Mapping
 from dis import opmap
 from enum import Enum
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from sbert.functional import SIMILARITIES, check_similarity, pairwise_similarity
 from sbert.integrations import switching
 
 
-class Form(NamedTuple):
-    """How one of theirs is made with ours.
+class Form:
+    """The parameters of a class or function of theirs, in their order, from the table of ``switching``.
 
     Args:
-        make: Our class, or a function.
-        names: Their parameters in their order: ``theirs=ours``; ``theirs`` where the name is the same; ``theirs=-`` for
-            one that changes no result, and ``theirs!`` for one that is taken at its default alone: the table of names
-            says why, and what to do instead.
-        values: Our arguments, where their default is another one than ours.
+        of: The class or function, after its module.
+
+    Example:
+        >>> form = Form("losses.CoSENTLoss")
+        >>> form.signature
+        <Signature (model, scale=20.0, similarity_fct='cosine')>
+        >>> form.translate(("model",), {"scale": 10.0})
+        {'model': 'model', 'temperature': 0.1}
     """
 
-    make: Callable[..., Any]
-    names: str = ""
-    values: Mapping[str, Any] = {}
+    def __init__(self, of: str) -> None:
+        self.name: str = of.rpartition(".")[2]
+        self.parameters: dict[str, switching.Parameter] = {
+            each.name: each for each in switching.PARAMETERS if each.of == of
+        }
+        required, kind = inspect.Parameter.empty, inspect.Parameter.POSITIONAL_OR_KEYWORD
+        defaults = {
+            name: json.loads(each.default) if each.default else required for name, each in self.parameters.items()
+        }
+        self.signature: inspect.Signature = inspect.Signature(
+            [inspect.Parameter(name, kind, default=default) for name, default in defaults.items()]
+        )
 
-    def parameters(self) -> dict[str, str]:
-        """Ours for each of theirs.
+    def bind(self, args: tuple[Any, ...], options: Mapping[str, Any]) -> dict[str, Any]:
+        """Their arguments by name, with the defaults.
 
-        Example:
-            >>> Form(dict, "scale=temperature margin batch_size=- precision!").parameters()
-            {'scale': 'temperature', 'margin': 'margin', 'batch_size': '-', 'precision!': 'precision!'}
+        Raises:
+            TypeError: If there are too many or too few arguments, or one that is unknown.
+            ValueError: If one is not supported beside its default.
         """
-        return {part.partition("=")[0]: part.rpartition("=")[2] for part in self.names.split()}
+        older = {each.older: each.name for each in self.parameters.values() if each.older}
+        try:
+            bound = self.signature.bind(*args, **{older.get(name, name): value for name, value in options.items()})
+        except TypeError as error:
+            raise TypeError(f"{self.name}() takes {', '.join(self.parameters)}: {error}") from None
+        for name, given in bound.arguments.items():
+            parameter, default = self.parameters[name], self.signature.parameters[name].default
+            value = CONVERT[parameter.convert](given)
+            if parameter.ours == "only" and value != default and repr(value) != default:
+                raise ValueError(f"{self.name}({name}={given!r:.60}): only {default!r} is supported; {parameter.why}")
+        bound.apply_defaults()
+        return bound.arguments
+
+    def translate(self, args: tuple[Any, ...], options: Mapping[str, Any]) -> dict[str, Any]:
+        """Our arguments for theirs; raises as ``bind`` does."""
+        given = [(self.parameters[name], value) for name, value in self.bind(args, options).items()]
+        taken = [(each, value) for each, value in given if each.ours not in ("-", "only")]
+        return {each.ours or each.name: CONVERT[each.convert](value) for each, value in taken}
+
+    def describe(self, ours: Any) -> str:
+        """A docstring: what ours does, and what each of their parameters is here."""
+        lines = [(ours.__doc__ or "").partition("\n")[0], "", "Args:"]
+        what = {"-": "changes no result here", "only": "is taken at its default alone"}
+        for name, each in self.parameters.items():
+            lines.append(f"    {name}: {what.get(each.ours, f'``{each.ours or name}`` of sbert')}. {each.why}".rstrip())
+        return "\n".join(lines)
+
+    def function(self, ours: Callable[..., Any]) -> Any:
+        """The function under their name."""
+
+        def call(*args: Any, **options: Any) -> Any:
+            return ours(**self.translate(args, options))
+
+        call.__name__ = call.__qualname__ = self.name
+        call.__doc__ = self.describe(ours)
+        call.__signature__, call.form = self.signature, self  # type: ignore[attr-defined]
+        return call
+
+    def make_class(self, bases: tuple[type, ...], ours: Any, **members: Any) -> Any:
+        """The class under their name."""
+        made = type(bases[0])(self.name, bases, {"form": self, "__doc__": self.describe(ours), **members})
+        made.__signature__ = self.signature  # type: ignore[attr-defined]
+        return made
 
 
 def rows(vectors: Any) -> Tensor:
@@ -66,6 +121,26 @@ def similarity_name(given: Any) -> str:
         known = {"cos": "cosine", "dot": "dot", "euclidean": "euclidean", "manhattan": "manhattan"}
         name = known.get(label.split("_")[0], label)
     return check_similarity(str(name))
+
+
+def _name_activation(function: Any) -> str:
+    function = nn.Identity() if function is None else function
+    name = function.removesuffix("()") if isinstance(function, str) else type(function).__name__
+    plain = getattr(nn, name)()
+    if not isinstance(function, str) and repr(function) != repr(plain):
+        raise ValueError(f"activation_function={function!r:.60}: only {plain!r} is supported; see register_module")
+    return name
+
+
+# What the table calls the functions that make our value of theirs.
+CONVERT: dict[str, Callable[[Any], Any]] = {
+    "": lambda value: value,
+    "inverse": lambda scale: 1 / scale,
+    "similarity": lambda given: None if given is None else similarity_name(given),
+    "activation": _name_activation,
+    "distance": lambda name: {"l2": "euclidean"}.get(name, name),
+    "margin": lambda margin: margin or 0.0,
+}
 
 
 class SimilarityFunction(Enum):
@@ -113,63 +188,6 @@ def compare_by(name: str, pairwise: bool = False, label: str = "") -> Callable[[
 
     similarity.__name__ = similarity.__qualname__ = label or f"{name}_sim"
     return similarity
-
-
-def _name_activation(function: Any) -> str:
-    if repr(function) != repr(plain := type(function)()):
-        raise ValueError(f"activation_function={function!r:.60}: only {plain!r} is supported; see register_module")
-    return type(function).__name__
-
-
-# By the names of their parameters.
-_CONVERT: dict[str, Callable[[Any], Any]] = {
-    "scale": lambda scale: 1 / scale,
-    "activation_function": lambda function: _name_activation(function or torch.nn.Identity()),
-    **dict.fromkeys(
-        "similarity_fct distance_metric main_similarity main_similarity_function main_score_function"
-        " score_function".split(),
-        lambda given: None if given is None else similarity_name(given),
-    ),
-}
-
-
-def arguments(name: str, form: Form, args: tuple[Any, ...], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Our arguments for theirs.
-
-    Raises:
-        TypeError: If there are too many arguments, or one that is unknown.
-        ValueError: If one without an equivalent does not have its default.
-    """
-    names = {theirs.rstrip("!"): to for theirs, to in form.parameters().items()}
-    if len(args) > len(names) or set(options) - set(names):
-        raise TypeError(f"{name}() takes {', '.join(names)}; got {len(args)} by position, and {', '.join(options)}")
-    ours = dict(form.values)
-    for theirs, value in {**dict(zip(names, args, strict=False)), **options}.items():
-        if names[theirs].endswith("!"):
-            row = switching.find_row(theirs, switching.DEFAULTS)
-            default = None if row is None else json.loads(row.how)
-            if (list(value) if isinstance(value, tuple) else value) != default:
-                remedy = "leave it out" if row is None else row.here
-                raise ValueError(f"{name}({theirs}={value!r:.60}): only {default!r} is supported; {remedy}")
-        elif names[theirs] != "-":
-            ours[names[theirs]] = _CONVERT[theirs](value) if theirs in _CONVERT else value
-    return ours
-
-
-def factory(name: str, form: Form) -> Callable[..., Any]:
-    """The function under their name that makes ours from their arguments."""
-
-    def make(*args: Any, **options: Any) -> Any:
-        return form.make(**arguments(name, form, args, options))
-
-    make.__name__ = make.__qualname__ = name
-    make.__doc__ = f"Ours with the arguments {', '.join(form.parameters())}."
-    return make
-
-
-def factories(forms: Mapping[str, Form]) -> dict[str, Any]:
-    """The functions of a table, by their names."""
-    return {name: factory(name, form) for name, form in forms.items()}
 
 
 def absent(module: str, section: str = "") -> Callable[[str], Any]:

@@ -6,43 +6,70 @@ What the trainer needs from such a loss, the size of a chunk or a guide, stands 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from functools import wraps
 from typing import Any
 
 from torch import nn
 
 from sbert import losses
-from sbert.integrations.sentence_transformers.forms import DistanceMetric, Form, absent, factories
+from sbert.integrations.sentence_transformers.forms import DistanceMetric, Form, absent
+from sbert.integrations.sentence_transformers.with_model import (
+    ContrastiveTensionDataLoader,
+    ContrastiveTensionLossInBatchNegatives,
+)
+from sbert.losses.module import LossModule
+from sbert.losses.signature import Signature
 
-_CHUNKS = " mini_batch_size=chunk mini_batch_num_tokens=chunk_tokens show_progress_bar=-"
-_GATHER = " gather_across_devices=gather"
-_SCALED = "scale=temperature similarity_fct=similarity"
-_MODES = f"{_GATHER} directions! partition_mode! hardness_mode! hardness_strength!"
-_DISTANCE = "distance_metric=distance margin"
-_GUIDED = "guide temperature"
-_CONTRAST = " margin_strategy=strategy margin=guide_margin contrast_anchors=anchors contrast_positives=positives"
-
-
-_Ranking = losses.MultipleNegativesRankingLoss
+# Arguments for the trainer, which losses here do not take.
+_FOR_TRAINER = ("model", "chunk", "chunk_tokens", "guide", "gather")
 
 
-def for_trainer(make: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that makes a loss, and leaves what the trainer needs in its ``for_trainer``."""
+class Loss(LossModule):
+    """A loss of theirs: one of ours, which is made with a model.
 
-    @wraps(make)
-    def make_loss(
-        model: Any, chunk: int | None = None, chunk_tokens: int | None = None, guide: Any = None, **more: Any
-    ) -> nn.Module:
-        if more.pop("gather", None) is False and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+    Called with features of texts, it runs the model. Their arguments are its attributes.
+    """
+
+    form: Form
+
+    def __new__(cls, *args: Any, **options: Any) -> Any:  # Ours would refuse the model.
+        return nn.Module.__new__(cls)
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        given = self.form.translate(args, options)
+        model, chunk, tokens, guide, gather = (given.pop(name, None) for name in _FOR_TRAINER)
+        if gather is False and int(os.environ.get("WORLD_SIZE", "1")) > 1:
             raise ValueError("gather_across_devices=False: a loss sees the rows of all processes here; pass True")
-        loss: nn.Module = make(**more)
-        tokens = chunk_tokens or (chunk and chunk * (getattr(model, "max_seq_length", None) or 512))
+        if given.get("teacher_dim") is not None:
+            given["dim"] = model.get_embedding_dimension()
+        if isinstance(self, losses.CrossEntropyLoss):
+            given["classes"] = model.classes
+        super().__init__(**given)
+        tokens = tokens or (chunk and chunk * (getattr(model, "max_seq_length", None) or 512))
         needed = {"chunk_tokens": tokens, "guide": guide}
-        loss.for_trainer = {name: value for name, value in needed.items() if value is not None}  # type: ignore[assignment]
-        return loss
+        self.for_trainer: dict[str, Any] = {name: value for name, value in needed.items() if value is not None}
+        # Past the registration of modules: the model's weights are not those of the loss.
+        self._theirs = self.form.bind(args, options)
+        vars(self).update({name: value for name, value in self._theirs.items() if not hasattr(self, name)})
 
-    return make_loss
+    def __call__(self, *columns: Any, **more: Any) -> Any:
+        if columns and isinstance(columns[0], (list, tuple)):
+            features, labels = columns[0], (*columns[1:], *more.values(), None)[0]
+            columns = tuple(self._theirs["model"](each)["sentence_embedding"] for each in features)
+            more = {"labels": labels} if "labels" in Signature.of(self).extras else {}
+        return super().__call__(*columns, **more)
+
+    def get_config_dict(self) -> dict[str, Any]:
+        """Their arguments but the model."""
+        return {name: value for name, value in self._theirs.items() if name not in ("model", "guide", "loss")}
+
+    def extra_repr(self) -> str:
+        """Their arguments."""
+        return ", ".join(f"{name}={value!r}" for name, value in self.get_config_dict().items() if not callable(value))
+
+
+def loss_class(of: str, ours: type[LossModule]) -> Any:
+    """The class of a loss under their name."""
+    return Form(of).make_class((Loss, ours), ours, __module__=__name__)
 
 
 def settings(loss: Any) -> dict[str, Any]:
@@ -51,73 +78,99 @@ def settings(loss: Any) -> dict[str, Any]:
     return {name: value for one in inner for name, value in getattr(one, "for_trainer", {}).items()}
 
 
-def _with_guide(anchors: bool = True, positives: bool = True, strategy: str = "absolute", **options: Any) -> nn.Module:
-    both = {"anchor-anchor": anchors, "positive-positive": positives}
-    contrast = [name for name, wanted in both.items() if wanted]
-    return losses.MultipleNegativesRankingLoss(contrast=contrast, relative_margin=strategy == "relative", **options)
+class _Guided(losses.MultipleNegativesRankingLoss):
+    def __init__(self, anchors: bool, positives: bool, strategy: str, **options: Any) -> None:
+        both = {"anchor-anchor": anchors, "positive-positive": positives}
+        contrast = [name for name, wanted in both.items() if wanted]
+        super().__init__(contrast=contrast, relative_margin=strategy == "relative", **options)
 
 
-def _divergence(
-    temperature: float = 1.0, student: float | None = None, teacher: float | None = None, **options: Any
-) -> nn.Module:
-    student, teacher = (temperature if own is None else own for own in (student, teacher))
-    return losses.DistillKLDivLoss(student, teacher_temperature=teacher, **options)
-
-
-def _cosent(similarity: str = "cosine", **options: Any) -> nn.Module:
-    if similarity != "cosine":
-        raise ValueError(f"CoSENTLoss compares by cosine, not {similarity!r}; write a loss of your own")
-    return losses.CoSENTLoss(**options)
-
-
-def _softmax(dim: int, classes: int, rep: bool = True, difference: bool = True, product: bool = False) -> nn.Module:
-    blocks = [*(["u", "v"] if rep else []), *(["|u-v|"] if difference else []), *(["u*v"] if product else [])]
-    return losses.SoftmaxLoss(dim, classes, tuple(blocks))
-
-
-def _form(make: Callable[..., Any], names: str = "", **values: Any) -> Form:
-    return Form(for_trainer(make), f"model {names}", values)
-
-
-FORMS = {
-    "CosineSimilarityLoss": _form(losses.CosineSimilarityLoss, "loss_fct! cos_score_transformation!"),
-    "CoSENTLoss": _form(_cosent, _SCALED),
-    "AnglELoss": _form(losses.AnglELoss, "scale=temperature"),
-    "SoftmaxLoss": _form(
-        _softmax,
-        "sentence_embedding_dimension=dim num_labels=classes concatenation_sent_rep=rep"
-        " concatenation_sent_difference=difference concatenation_sent_multiplication=product loss_fct!"
-        " embedding_dimension=dim",
-    ),
-    "MultipleNegativesRankingLoss": _form(_Ranking, _SCALED + _MODES),
-    "CachedMultipleNegativesRankingLoss": _form(_Ranking, _SCALED + _CHUNKS + _MODES, chunk=32),
-    "MultipleNegativesSymmetricRankingLoss": _form(_Ranking, _SCALED + _GATHER, symmetric=True),
-    "CachedMultipleNegativesSymmetricRankingLoss": _form(
-        _Ranking, _SCALED + _CHUNKS + _GATHER, symmetric=True, chunk=32
-    ),
-    "GISTEmbedLoss": _form(_with_guide, _GUIDED + _CONTRAST + _GATHER, temperature=0.01),
-    "CachedGISTEmbedLoss": _form(_with_guide, _GUIDED + _CHUNKS + _CONTRAST + _GATHER, temperature=0.01, chunk=32),
-    "TripletLoss": _form(losses.TripletLoss, "distance_metric=distance triplet_margin=margin", margin=5.0),
-    "ContrastiveLoss": _form(losses.ContrastiveLoss, f"{_DISTANCE} size_average!"),
-    "OnlineContrastiveLoss": _form(losses.OnlineContrastiveLoss, _DISTANCE),
-    "BatchAllTripletLoss": _form(losses.BatchAllTripletLoss, _DISTANCE),
-    "BatchHardTripletLoss": _form(losses.BatchHardTripletLoss, _DISTANCE),
-    "BatchSemiHardTripletLoss": _form(losses.BatchSemiHardTripletLoss, _DISTANCE),
-    "BatchHardSoftMarginTripletLoss": _form(losses.BatchHardTripletLoss, "distance_metric=distance", margin=None),
-    "MSELoss": _form(losses.MSELoss, "projection_dim!"),
-    "MarginMSELoss": _form(losses.MarginMSELoss, "similarity_fct=similarity"),
-    "DistillKLDivLoss": _form(
-        _divergence,
-        "similarity_fct=similarity temperature student_temperature=student teacher_temperature=teacher",
-    ),
-    "MatryoshkaLoss": _form(
-        losses.MatryoshkaLoss, "loss matryoshka_dims=dims matryoshka_weights=weights n_dims_per_step!"
-    ),
+_CONTRASTS = {
+    "query_to_query": ["anchor-anchor"],
+    "doc_to_query": ["positive-anchor"],
+    "doc_to_doc": ["positive-positive", "positive-negative"],
 }
+_HARDNESS = {f"{mode}_negatives": mode for mode in ("in_batch", "hard", "all")}
 
+
+class _Ranking(losses.MultipleNegativesRankingLoss):
+    def __init__(
+        self,
+        directions: Any = ("query_to_doc",),
+        partition: str = "joint",
+        hardness_mode: str | None = None,
+        hardness: float = 0.0,
+        **options: Any,
+    ) -> None:
+        symmetric = partition != "joint" and set(directions) == {"query_to_doc", "doc_to_query"}
+        others = [] if symmetric else [each for each in directions if each != "query_to_doc"]
+        if (others and partition != "joint") or "query_to_doc" not in directions or set(others) - set(_CONTRASTS):
+            raise ValueError(
+                f"directions={directions}, partition_mode={partition!r}: pass 'joint', with 'query_to_doc'"
+            )
+        if hardness_mode is not None:
+            options |= {"hardness_mode": _HARDNESS[hardness_mode], "hardness": hardness}
+        contrast = [name for each in others for name in _CONTRASTS[each]]
+        super().__init__(symmetric=symmetric, contrast=contrast, **options)
+
+
+class _Symmetric(losses.MultipleNegativesRankingLoss):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(symmetric=True, **options)
+
+
+class _Distilled(losses.EmbeddingDistillationLoss):
+    def __init__(self, teacher_dim: int | None, dim: int | None = None, distance: str = "mse") -> None:
+        super().__init__(dim, teacher_dim, distance)
+
+
+class _Divergence(losses.DistillKLDivLoss):
+    def __init__(self, temperature: float, student: float | None, teacher: float | None, **options: Any) -> None:
+        student, teacher = (temperature if own is None else own for own in (student, teacher))
+        super().__init__(student, teacher_temperature=teacher, **options)
+
+
+class _Softmax(losses.SoftmaxLoss):
+    def __init__(self, dim: int, classes: int, rep: bool, difference: bool, product: bool) -> None:
+        blocks = [*(["u", "v"] if rep else []), *(["|u-v|"] if difference else []), *(["u*v"] if product else [])]
+        super().__init__(dim, classes, tuple(blocks))
+
+
+class _SoftMargin(losses.BatchHardTripletLoss):
+    def __init__(self, distance: str) -> None:
+        super().__init__(distance, None)
+
+
+CosineSimilarityLoss = loss_class("losses.CosineSimilarityLoss", losses.CosineSimilarityLoss)
+CoSENTLoss = loss_class("losses.CoSENTLoss", losses.CoSENTLoss)
+AnglELoss = loss_class("losses.AnglELoss", losses.AnglELoss)
+SoftmaxLoss = loss_class("losses.SoftmaxLoss", _Softmax)
+MultipleNegativesRankingLoss = loss_class("losses.MultipleNegativesRankingLoss", _Ranking)
+CachedMultipleNegativesRankingLoss = loss_class("losses.CachedMultipleNegativesRankingLoss", _Ranking)
+MultipleNegativesSymmetricRankingLoss = loss_class("losses.MultipleNegativesSymmetricRankingLoss", _Symmetric)
+CachedMultipleNegativesSymmetricRankingLoss = loss_class(
+    "losses.CachedMultipleNegativesSymmetricRankingLoss", _Symmetric
+)
+GISTEmbedLoss = loss_class("losses.GISTEmbedLoss", _Guided)
+CachedGISTEmbedLoss = loss_class("losses.CachedGISTEmbedLoss", _Guided)
+TripletLoss = loss_class("losses.TripletLoss", losses.TripletLoss)
+ContrastiveLoss = loss_class("losses.ContrastiveLoss", losses.ContrastiveLoss)
+OnlineContrastiveLoss = loss_class("losses.OnlineContrastiveLoss", losses.OnlineContrastiveLoss)
+BatchAllTripletLoss = loss_class("losses.BatchAllTripletLoss", losses.BatchAllTripletLoss)
+BatchHardTripletLoss = loss_class("losses.BatchHardTripletLoss", losses.BatchHardTripletLoss)
+BatchSemiHardTripletLoss = loss_class("losses.BatchSemiHardTripletLoss", losses.BatchSemiHardTripletLoss)
+BatchHardSoftMarginTripletLoss = loss_class("losses.BatchHardSoftMarginTripletLoss", _SoftMargin)
+MSELoss = loss_class("losses.MSELoss", _Distilled)
+EmbedDistillLoss = loss_class("losses.EmbedDistillLoss", _Distilled)
+MarginMSELoss = loss_class("losses.MarginMSELoss", losses.MarginMSELoss)
+DistillKLDivLoss = loss_class("losses.DistillKLDivLoss", _Divergence)
+MegaBatchMarginLoss = loss_class("losses.MegaBatchMarginLoss", losses.MegaBatchMarginLoss)
+GlobalOrthogonalRegularizationLoss = loss_class(
+    "losses.GlobalOrthogonalRegularizationLoss", losses.GlobalOrthogonalRegularizationLoss
+)
+MatryoshkaLoss = loss_class("losses.MatryoshkaLoss", losses.MatryoshkaLoss)
 TripletDistanceMetric = SiameseDistanceMetric = BatchHardTripletLossDistanceFunction = DistanceMetric
-for _name, _make in factories(FORMS).items():
-    _make.makes_a_loss = True  # Trainers take the class, too.
-    globals()[_name] = _make
-__all__ = [*FORMS, "BatchHardTripletLossDistanceFunction", "SiameseDistanceMetric", "TripletDistanceMetric"]
+__all__ = [name for name in dir() if name.endswith("Loss") and name not in ("Loss",) and name[0] != "_"]
+__all__ += ["BatchHardTripletLossDistanceFunction", "ContrastiveTensionDataLoader"]
+__all__ += ["ContrastiveTensionLossInBatchNegatives", "SiameseDistanceMetric", "TripletDistanceMetric"]
 __getattr__ = absent(__name__, "losses")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -10,11 +10,13 @@ import torch
 from torch import nn
 
 from sbert import modules
-from sbert.integrations.sentence_transformers.forms import Form, absent, factories
+from sbert.integrations.sentence_transformers.features import Module
+from sbert.integrations.sentence_transformers.forms import Form, absent
 from sbert.pipeline.model import loading_options
 
-_MODES = {"cls_token": "cls", "lasttoken": "lasttoken"}
-_MODES |= {f"{mode}_tokens": mode for mode in ("mean", "max", "mean_sqrt_len", "weightedmean")}
+# The modes by their flags, in the order of their vectors.
+_MODES = {"cls_token": "cls"} | {f"{mode}_tokens": mode for mode in ("max", "mean", "mean_sqrt_len", "weightedmean")}
+_MODES |= {"lasttoken": "lasttoken"}
 
 
 def _note_dim(module: nn.Module, dim: int) -> nn.Module:
@@ -32,10 +34,8 @@ def _transformer(model: Any, options: Mapping[str, Any] | None = None, **more: A
     return _note_dim(transformer, transformer.dim)
 
 
-def _pooling(dim: int, mode: str | Sequence[str] = "mean", include_prompt: bool = True, **flags: bool) -> nn.Module:
-    chosen = [
-        _MODES[name] for name in _MODES if flags.get(name, name == "mean_tokens" and mode == "mean" and not flags)
-    ]
+def _pooling(dim: int, mode: Any = "mean", include_prompt: bool = True, **flags: bool | None) -> nn.Module:
+    chosen = [mode for name, mode in _MODES.items() if flags[name]]
     modes = chosen or ([mode] if isinstance(mode, str) else list(mode))
     return _note_dim(modules.Pooling(modes if len(modes) > 1 else modes[0], include_prompt), dim * len(modes))
 
@@ -58,34 +58,42 @@ def _static(tokenizer: Any, weights: Any = None, dim: int | None = None) -> nn.M
     return _note_dim(modules.StaticEmbedding(fast, table), table.shape[1])
 
 
-FORMS = {
-    "Transformer": Form(
-        _transformer,
-        "model_name_or_path=model max_seq_length model_args=options model_kwargs=options do_lower_case=lower_case"
-        " cache_dir=cache_folder tokenizer_args! config_args! processor_kwargs! config_kwargs! tokenizer_name_or_path!"
-        " backend!",
-    ),
-    "Pooling": Form(
-        _pooling,
-        f"word_embedding_dimension=dim pooling_mode=mode {' '.join(f'pooling_mode_{name}={name}' for name in _MODES)}"
-        " include_prompt embedding_dimension=dim",
-    ),
-    "Dense": Form(
-        _dense,
-        "in_features out_features bias activation_function=activation init_weight! init_bias! use_residual=residual",
-    ),
-    "Normalize": Form(modules.Normalize),
-    "Dropout": Form(modules.Dropout, "dropout=p"),
-    "LayerNorm": Form(modules.LayerNorm, "dimension=dim"),
-    "LSTM": Form(
-        _lstm,
-        "word_embedding_dimension=in_features hidden_dim=hidden num_layers=layers dropout bidirectional"
-        " embedding_dimension=in_features",
-    ),
-    "StaticEmbedding": Form(_static, "tokenizer embedding_weights=weights embedding_dim=dim"),
-}
+class _Alike(type):
+    """Of a class under their name, ours are instances: a model that is loaded has ours."""
 
+    def __instancecheck__(cls, given: object) -> bool:
+        return isinstance(given, getattr(cls, "alike", ())) or super().__instancecheck__(given)
+
+
+class _Own(metaclass=_Alike): ...
+
+
+def _module_class(of: str, ours: type[nn.Module], make: Callable[..., nn.Module]) -> Any:
+    """The class under their name: it makes a module of ours, and a class that inherits from it is one."""
+    form = Form(of)
+
+    def create(cls: Any, *args: Any, **options: Any) -> Any:
+        return make(**form.translate(args, options)) if cls is made else nn.Module.__new__(cls)
+
+    def inherit(cls: Any) -> None:
+        cls.alike = ()
+
+    members = {"__new__": create, "__init_subclass__": classmethod(inherit), "__module__": __name__}
+    made = form.make_class((_Own, ours), ours, **members)
+    made.alike = ours
+    return made
+
+
+Transformer = _module_class("models.Transformer", modules.Transformer, _transformer)
+Pooling = _module_class("models.Pooling", modules.Pooling, _pooling)
+Dense = _module_class("models.Dense", modules.Dense, _dense)
+Normalize = _module_class("models.Normalize", modules.Normalize, modules.Normalize)
+Dropout = _module_class("models.Dropout", modules.Dropout, modules.Dropout)
+LayerNorm = _module_class("models.LayerNorm", modules.LayerNorm, modules.LayerNorm)
+LSTM = _module_class("models.LSTM", modules.LSTM, _lstm)
+StaticEmbedding = _module_class("models.StaticEmbedding", modules.StaticEmbedding, _static)
+InputModule = Module
 WordEmbeddings = modules.WordEmbeddings
-globals().update(factories(FORMS))
-__all__ = [*FORMS, "WordEmbeddings"]
+__all__ = ["LSTM", "Dense", "Dropout", "InputModule", "LayerNorm", "Module", "Normalize", "Pooling"]
+__all__ += ["StaticEmbedding", "Transformer", "WordEmbeddings"]
 __getattr__ = absent(__name__, "models")

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import logging
+import shutil
+import time
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import numpy as np
 from torch import Tensor
@@ -13,7 +19,9 @@ from tqdm.auto import tqdm
 from sbert import search
 from sbert.functional import truncate
 from sbert.inputs.arguments import check_choice
-from sbert.integrations.sentence_transformers.forms import Form, SimilarityFunction, absent, compare_by, factories, rows
+from sbert.inputs.devices import default_device
+from sbert.integrations.sentence_transformers.forms import Form, SimilarityFunction, absent, compare_by, rows  # noqa: F401
+from sbert.storage.atomic import replacing_file
 
 _NAMES = {"cos_sim": "cosine", "dot_score": "dot", "euclidean_sim": "euclidean", "manhattan_sim": "manhattan"}
 cos_sim, dot_score, euclidean_sim, manhattan_sim = (compare_by(name, False, label) for label, name in _NAMES.items())
@@ -49,25 +57,33 @@ def _communities(vectors: Any, **options: Any) -> list[list[int]]:
 def _negatives(
     dataset: Any,
     model: Any,
-    anchor: str | None = None,
-    positive: str | None = None,
-    corpus: Any = None,
-    *,
-    form: str = "triplet",
-    strategy: str = "top",
+    anchor: str | None,
+    positive: str | None,
+    corpus: Any,
+    form: str,
+    strategy: str,
+    as_triplets: bool | None,
     **options: Any,
 ) -> Any:
     from datasets import Dataset  # type: ignore[import-untyped]
 
-    if form not in ("triplet", "n-tuple"):
-        raise ValueError(f"output_format={form!r} is not supported; pass 'triplet' or 'n-tuple'")
+    form = form if as_triplets is None else "triplet" if as_triplets else "n-tuple"
+    check_choice("output_format", form, ("triplet", "n-tuple", "labeled-pair", "labeled-list"))
     check_choice("sampling_strategy", strategy, ("top", "random"))
     columns = {"anchor": anchor or dataset.column_names[0], "positive": positive or dataset.column_names[1]}
     pairs = list(zip(*(list(dataset[name]) for name in columns.values()), strict=True))
     seed = None if strategy == "top" else 42
     given = {name: value for name, value in options.items() if value is not None}
-    mined = search.mine_hard_negatives(model, pairs, corpus, as_triplets=form == "triplet", seed=seed, **given)
-    return Dataset.from_list([{columns.get(name, name): text for name, text in row.items()} for row in mined])
+    how: dict[str, Any] = {"as_triplets": form == "triplet", "as_lists": form.startswith("labeled")}
+    mined = search.mine_hard_negatives(model, pairs, corpus, seed=seed, **how, **given)
+    columns |= {"query": columns["anchor"], "documents": columns["positive"]}
+    if form == "labeled-pair":
+        mined = [
+            {"query": row["query"], "documents": document, "label": label}
+            for row in mined
+            for document, label in zip(row["documents"], row["labels"], strict=True)
+        ]
+    return Dataset.from_list([{columns.get(name, name): value for name, value in row.items()} for row in mined])
 
 
 def _quantize(embeddings: Any, precision: str, ranges: Any = None, calibration: Any = None) -> Any:
@@ -81,34 +97,60 @@ def _quantize(embeddings: Any, precision: str, ranges: Any = None, calibration: 
     return (quantized.astype(np.int16) + 128).astype(np.uint8) if precision == "uint8" else quantized
 
 
-_MINING = "query_chunk_size=- corpus_chunk_size=- max_pairs top_k score_function=similarity"
-_SEARCH = Form(
-    _search,
-    "query_embeddings=queries corpus_embeddings=corpus query_chunk_size=- corpus_chunk_size=- top_k"
-    " score_function=similarity",
-)
-FORMS = {
-    "semantic_search": _SEARCH,
-    "information_retrieval": _SEARCH,
-    "paraphrase_mining_embeddings": Form(_mine, f"embeddings=vectors {_MINING}", {"similarity": "cosine"}),
-    "paraphrase_mining": Form(
-        _mine_texts,
-        f"model sentences show_progress_bar batch_size {_MINING} truncate_dim prompt_name prompt",
-        {"similarity": "cosine"},
-    ),
-    "community_detection": Form(
-        _communities, "embeddings=vectors threshold min_community_size batch_size=- show_progress_bar=-"
-    ),
-    "mine_hard_negatives": Form(
-        _negatives,
-        "dataset model anchor_column_name=anchor positive_column_name=positive corpus cross_encoder! range_min"
-        " range_max max_score min_score absolute_margin=margin relative_margin num_negatives=negatives"
-        " sampling_strategy=strategy output_format=form batch_size=- faiss_batch_size=- use_faiss=- verbose=-",
-        {"negatives": 3},
-    ),
-    "quantize_embeddings": Form(_quantize, "embeddings precision ranges calibration_embeddings=calibration"),
-}
-globals().update(factories(FORMS))
+semantic_search: Any = Form("util.semantic_search").function(_search)
+information_retrieval: Any = Form("util.information_retrieval").function(_search)
+paraphrase_mining_embeddings: Any = Form("util.paraphrase_mining_embeddings").function(_mine)
+paraphrase_mining: Any = Form("util.paraphrase_mining").function(_mine_texts)
+community_detection: Any = Form("util.community_detection").function(_communities)
+mine_hard_negatives: Any = Form("util.mine_hard_negatives").function(_negatives)
+quantize_embeddings: Any = Form("util.quantize_embeddings").function(_quantize)
+
+
+def _search_quantized(
+    query_embeddings: Any,
+    corpus_embeddings: Any = None,
+    corpus_index: Any = None,
+    corpus_precision: str = "float32",
+    top_k: int = 10,
+    output_index: bool = False,
+    **options: Any,
+) -> tuple[Any, ...]:
+    """The hits, the seconds, and the corpus as its index: all pairs are compared; ``sbert.search.Index`` is faster."""
+    started, corpus = time.perf_counter(), corpus_index if corpus_embeddings is None else corpus_embeddings
+    values = np.asarray(corpus)
+    if corpus_precision in ("binary", "ubinary"):
+        packed = values.astype(np.int16) + 128 if corpus_precision == "binary" else values
+        values = np.unpackbits(packed.astype(np.uint8), axis=1) * 2.0 - 1  # (rows, dim)
+    hits = _search(query_embeddings, values.astype(np.float32), top_k, "dot")
+    return (hits, time.perf_counter() - started, *([corpus] if output_index else []))
+
+
+semantic_search_faiss = semantic_search_usearch = _search_quantized
+
+
+def http_get(url: str, path: str) -> None:
+    """Download a file, which is complete once it has its name."""
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    with urlopen(url) as response, replacing_file(Path(path)) as file:  # noqa: S310
+        shutil.copyfileobj(response, file)
+
+
+def batch_to_device(batch: dict[str, Any], target_device: Any) -> dict[str, Any]:
+    """The features of a batch on a device."""
+    return {name: value.to(target_device) if isinstance(value, Tensor) else value for name, value in batch.items()}
+
+
+def get_device_name() -> str:
+    """The device that models run on by default."""
+    return str(default_device())
+
+
+def _is_installed(name: str) -> Callable[[], bool]:
+    return lambda: find_spec(name) is not None
+
+
+is_datasets_available, is_accelerate_available = _is_installed("datasets"), _is_installed("accelerate")
+is_training_available = is_datasets_available
 
 
 def normalize_embeddings(embeddings: Tensor) -> Tensor:
@@ -125,10 +167,10 @@ class LoggingHandler(logging.Handler):
 
 
 __all__ = [
-    *FORMS,
-    *_NAMES,
-    SimilarityFunction.__name__,
-    *(f"pairwise_{name}" for name in _NAMES),
-    *"LoggingHandler normalize_embeddings pytorch_cos_sim truncate_embeddings".split(),
+    *(name for name in dir() if name.endswith(("_search", "_sim", "_score", "_embeddings", "_detection"))),
+    *"LoggingHandler SimilarityFunction batch_to_device get_device_name http_get information_retrieval".split(),
+    *"is_accelerate_available is_datasets_available is_training_available mine_hard_negatives".split(),
+    *"paraphrase_mining semantic_search_faiss semantic_search_usearch".split(),
 ]
+__all__ = [name for name in __all__ if name[0] != "_"]
 __getattr__ = absent(__name__, "util")

@@ -1,0 +1,99 @@
+"""Their dictionaries of features, around models, modules and losses that take tokens and vectors here."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from sbert.batch import TokenBatch, TokenEmbeddings
+from sbert.losses.module import is_model_like
+from sbert.modules import register_module
+
+
+def tokenize(model: Any, texts: Iterable[Any]) -> dict[str, Tensor]:
+    """The padded features of texts, or of pairs of texts."""
+    length = model.max_seq_length
+    limit = {"truncation": length is not None, "max_length": length}
+    return dict(model.tokenizer(list(texts), padding=True, return_tensors="pt", **limit))
+
+
+def run(model: Any, features: dict[str, Any]) -> dict[str, Any]:
+    """Add the vectors of an encoder to features; those that have vectors stay as they are."""
+    if "sentence_embedding" in features:
+        return features
+    mask = features["attention_mask"].to(model.device).bool()  # (rows, longest)
+    offsets = nn.functional.pad(mask.sum(1).cumsum(0), (1, 0))
+    values: Any = TokenBatch(features["input_ids"].to(model.device)[mask], offsets)
+    for module in model:
+        values = module(values)
+        if isinstance(values, TokenEmbeddings):
+            features["token_embeddings"] = values.padded()[0]
+    features["sentence_embedding"] = values
+    return features
+
+
+class Module(nn.Module):
+    """A module of the caller that takes features and returns them; ``config_keys`` are saved with it.
+
+    Its features are ``token_embeddings`` and ``attention_mask``, or ``sentence_embedding``.
+    """
+
+    config_keys: ClassVar[list[str]] = []
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        register_module(cls)
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The arguments of the class, by name."""
+        return {name: getattr(self, name) for name in self.config_keys}
+
+    def get_config_dict(self) -> dict[str, Any]:
+        """The same."""
+        return self.config
+
+    def __call__(self, given: Any) -> Any:
+        if isinstance(given, dict):
+            return super().__call__(given)
+        if isinstance(given, Tensor):
+            return super().__call__({"sentence_embedding": given})["sentence_embedding"]
+        values, mask = given.padded()
+        result = super().__call__({"token_embeddings": values, "attention_mask": mask.long()})
+        if "sentence_embedding" in result:
+            return result["sentence_embedding"]
+        return replace(given, values=result["token_embeddings"][mask])
+
+
+class LossOfFeatures(nn.Module):
+    """A loss of features as one of vectors: for its model, the features have their vectors already."""
+
+    def __init__(self, loss: nn.Module) -> None:
+        super().__init__()
+        for name in [name for name, part in loss.named_children() if is_model_like(part)]:
+            vars(loss)[name] = loss._modules.pop(name)  # Its weights are trained already.
+        self.loss = loss
+
+    def forward(self, *sentences: Tensor, labels: Tensor | None = None) -> Tensor:
+        value = self.loss([{"sentence_embedding": column} for column in sentences], labels)
+        return torch.stack(list(value.values())).sum() if isinstance(value, dict) else value
+
+
+def as_loss(loss: Any) -> Any:
+    """The loss, which takes vectors afterwards if it took features.
+
+    Raises:
+        TypeError: If it takes the texts of pairs, as losses of their cross-encoders do.
+    """
+    taken = list(inspect.signature(loss.forward).parameters) if isinstance(loss, nn.Module) else [""]
+    if taken[:1] == ["inputs"]:
+        name = type(loss).__name__
+        raise TypeError(
+            f"{name} takes texts; a loss of a CrossEncoder takes scores here: forward(self, scores, *, labels)"
+        )
+    return LossOfFeatures(loss) if taken[:1] in (["sentence_features"], ["features"]) else loss
