@@ -90,6 +90,17 @@ _PAPER_7 = {  # Sentences a second on a CPU (i7-5820K) and on a GPU (V100); SBER
     "SBERT-base": {"cpu": (44, 83), "cuda": (1378, 2042)},
 }
 
+# Rows of the paper that are not measured here, by table: systems of other papers.
+_ENCODER = "Universal Sentence Encoder"
+ABSENT = {
+    1: [_ENCODER],
+    2: [_ENCODER],
+    3: ["tf-idf", "SVR"],
+    4: ["Skip-Thoughts-CS", "the triplet network of Ein Dor et al."],
+    5: [_ENCODER],
+    7: [_ENCODER],
+}
+
 # The groups of a table's rows, by what their systems were trained on.
 GROUPS = {
     2: {

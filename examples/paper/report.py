@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from examples.paper.published import COLUMNS, TITLES, group
+from examples.paper.published import ABSENT, COLUMNS, TITLES, group
 
 AVERAGE = "Avg."
 # The only row of Table 1 that is trained on scores.
@@ -65,6 +65,8 @@ def collect(results: list[dict[str, Any]], number: int, rows: list[tuple[str, di
         table.notes.append(
             f"{SCORED} was trained on the scores of STSb; the others saw no scores. The paper's Table 1 lacks it."
         )
+    if number in ABSENT:
+        table.notes.append(f"Rows of the paper's table that are not measured here: {', '.join(ABSENT[number])}")
     return table
 
 

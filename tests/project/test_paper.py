@@ -241,6 +241,34 @@ def test_paper_stopped_and_resumed(
     assert "was created with" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("is_quick", [False, True])
+def test_rows_that_are_not_measured_are_named_and_samples_decide_nothing(
+    is_quick: bool, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def results(*_: Any, **__: Any) -> list[dict[str, Any]]:
+        rows = {3: ("SBERT-AFS, 10-fold", "BERT-AFS, 10-fold"), 2: ("SBERT-NLI", "SBERT-STSb"), 4: ("SBERT-WikiSec",)}
+        return [
+            {"table": table, "system": row, "seed": seed, "figures": {published.COLUMNS[table][0]: 0.5 + 0.1 * place}}
+            for table, systems_of_table in rows.items()
+            for place, row in enumerate(systems_of_table)
+            for seed in (0, 1)
+        ]
+
+    words = ["--data", folder / "data", "--backbone", folder / "bert", "--output", tmp_path, *["--quick"] * is_quick]
+    monkeypatch.setattr(sys, "argv", ["paper.py", "--tables", "2,3,4,6", *map(str, words)])
+    monkeypatch.setattr(reproduce, "measured", results)
+    reproduce.main()
+    said = capsys.readouterr().out
+    notes = [line for line in said.splitlines() if line.startswith("Rows of the paper's table that are not measured")]
+    assert [note.partition(": ")[2] for note in notes] == [
+        "Universal Sentence Encoder",
+        "tf-idf, SVR",
+        "Skip-Thoughts-CS, the triplet network of Ein Dor et al.",
+    ]
+    assert (claims.RULE in said, "agrees" in said or "contradicts" in said) == (not is_quick, not is_quick)
+    assert ("no comparison is decided" in said) == is_quick
+
+
 # ----------------------------------------------------------------- arguments, sections of articles, several backbones
 
 
