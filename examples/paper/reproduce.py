@@ -117,9 +117,7 @@ def preface(options: argparse.Namespace, missing: list[str]) -> list[str]:
     said = [f"Backbone {names}, {options.device}, vectors in float32; seeds: {options.seeds}."]
     said[0] += " The paper's figures are in brackets; ± is the standard deviation over seeds; the best are bold."
     if options.quick:
-        said.append(
-            "Quick: small samples, which test the program, not the quality; so no comparison is decided."
-        )
+        said.append("Quick: small samples, which test the program, not the quality; so no comparison is decided.")
     if options.vectors is not None:
         said.append(f"Word vectors: {options.vectors.name}. The averaging network is not in the paper.")
     if missing:
