@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import random
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from sbert.data import read_texts
 from sbert.integrations.sentence_transformers.forms import absent
 
 
@@ -41,6 +43,61 @@ class SentenceLabelDataset(SentencesDataset):
         super().__init__(examples)
 
 
+class DenoisingAutoEncoderDataset:
+    """A damaged text and the text itself, for ``DenoisingAutoEncoderLoss``.
+
+    Args:
+        sentences: The texts.
+        noise_fn: What damages a text. Default: ``delete``.
+
+    Example:
+        >>> DenoisingAutoEncoderDataset(["A cat sleeps."], str.upper)[0].texts
+        ['A CAT SLEEPS.', 'A cat sleeps.']
+    """
+
+    def __init__(self, sentences: Sequence[str], noise_fn: Callable[[str], str] | None = None) -> None:
+        self.sentences, self.noise_fn = sentences, noise_fn or self.delete
+
+    def __getitem__(self, item: int) -> InputExample:
+        return InputExample(texts=[self.noise_fn(self.sentences[item]), self.sentences[item]])
+
+    def __len__(self) -> int:
+        return len(self.sentences)
+
+    @staticmethod
+    def delete(text: str, del_ratio: float = 0.6) -> str:
+        """A text without this share of its words, but with one at least, by the generator of ``random``."""
+        left = [word for word in text.split() if random.random() > del_ratio]  # noqa: S311
+        return " ".join(left or random.sample(text.split(), bool(text.split())))
+
+
+class ParallelSentencesDataset(list[InputExample]):
+    """Texts and their translations with the teacher's vector of the text, for ``MSELoss``.
+
+    Args:
+        student_model: The model that is trained; it is not needed.
+        teacher_model: The model that gives the vectors.
+    """
+
+    def __init__(self, student_model: Any, teacher_model: Any, *_: Any, **__: Any) -> None:  # noqa: ARG002
+        super().__init__()
+        self.teacher_model = teacher_model
+
+    def add_dataset(
+        self, parallel_sentences: Iterable[Sequence[str]], max_sentences: int | None = None, **_: Any
+    ) -> None:
+        """Add rows of a text and its translations."""
+        rows = list(parallel_sentences)[:max_sentences]
+        vectors = self.teacher_model.encode([row[0] for row in rows])
+        self += [
+            InputExample(texts=[text], label=vector) for row, vector in zip(rows, vectors, strict=True) for text in row
+        ]
+
+    def load_data(self, filepath: str, max_sentences: int | None = None, **_: Any) -> None:
+        """Add the rows of a file with one text per column, separated by tabs."""
+        self.add_dataset((line.split("\t") for line in read_texts(filepath)), max_sentences)
+
+
 class NoDuplicatesDataLoader:
     """Rows whose batches have no text twice, for ``fit``."""
 
@@ -54,5 +111,6 @@ class NoDuplicatesDataLoader:
         return len(self.dataset) // self.batch_size
 
 
-__all__ = ["InputExample", "NoDuplicatesDataLoader", "SentenceLabelDataset", "SentencesDataset"]
+__all__ = ["DenoisingAutoEncoderDataset", "InputExample", "NoDuplicatesDataLoader", "ParallelSentencesDataset"]
+__all__ += ["SentenceLabelDataset", "SentencesDataset"]
 __getattr__ = absent(__name__, "readers")

@@ -27,7 +27,7 @@ from sbert.integrations.sentence_transformers.readers import InputExample
 
 __all__ = (
     "AdaptiveLayerLoss ContrastiveTensionDataLoader ContrastiveTensionLoss ContrastiveTensionLossInBatchNegatives"
-    " DenoisingAutoEncoderDataset DenoisingAutoEncoderLoss Matryoshka2dLoss"
+    " DenoisingAutoEncoderLoss Matryoshka2dLoss"
 ).split()
 
 
@@ -191,34 +191,6 @@ def _share(network: Any, decoder: Any) -> None:
         owner, _, key = name.rpartition(".")
         setattr(decoder.base_model.get_submodule(owner), key, weights[name])
     decoder.tie_weights()  # The table of the head.
-
-
-class DenoisingAutoEncoderDataset:
-    """A damaged text and the text itself, for ``DenoisingAutoEncoderLoss``.
-
-    Args:
-        sentences: The texts.
-        noise_fn: What damages a text. Default: ``delete``.
-
-    Example:
-        >>> DenoisingAutoEncoderDataset(["A cat sleeps."], str.upper)[0].texts
-        ['A CAT SLEEPS.', 'A cat sleeps.']
-    """
-
-    def __init__(self, sentences: Sequence[str], noise_fn: Callable[[str], str] | None = None) -> None:
-        self.sentences, self.noise_fn = sentences, noise_fn or self.delete
-
-    def __getitem__(self, item: int) -> InputExample:
-        return InputExample(texts=[self.noise_fn(self.sentences[item]), self.sentences[item]])
-
-    def __len__(self) -> int:
-        return len(self.sentences)
-
-    @staticmethod
-    def delete(text: str, del_ratio: float = 0.6) -> str:
-        """A text without this share of its words, but with one at least, by the generator of ``random``."""
-        left = [word for word in text.split() if random.random() > del_ratio]  # noqa: S311
-        return " ".join(left or random.sample(text.split(), bool(text.split())))
 
 
 class AdaptiveLayerLoss(_WithModel, losses.AdaptiveLayerLoss):
