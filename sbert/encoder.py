@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from sbert.backends import choose_backend
+from sbert.backends.huggingface import adapters_alone
 from sbert.batch import TokenBatch, TokenEmbeddings
 from sbert.functional import SIMILARITIES, Similarity, check_similarity, pairwise_similarity
 from sbert.inputs.arguments import check_choice, warn, with_aliases
@@ -65,7 +66,8 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
         token: Access token for private models.
         cache_folder: Folder for downloads.
         local_files_only: Use only files that have been downloaded before.
-        model_kwargs: What transformers loads a folder with: ``dtype``, or ``attn_implementation`` ("eager", "sdpa").
+        model_kwargs: What transformers loads a folder with: ``dtype``, ``attn_implementation`` ("eager", "sdpa"), or
+            ``quantization_config``, such as ``transformers.BitsAndBytesConfig(load_in_4bit=True)``.
         tokenizer_kwargs: Arguments of the tokenizer, in place of those of the folder.
         config_kwargs: Values of the configuration, in place of those of the folder.
         backend: ``"plain"`` runs transformers as Hugging Face modules, with padding and without any of this library's
@@ -458,9 +460,8 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
         return self._encode_for("document", sentences, options)
 
     def _encode_for(self, role: str, sentences: str | Iterable[str], options: dict[str, Any]) -> Encoded:
-        route: dict[str, Any] = {"task": role} if self.routes else {}
-        encoded: Encoded = self.encode(sentences, **{**route, **with_role_prompt(self.prompts, role, options)})
-        return encoded
+        options = ({"task": role} if self.routes else {}) | with_role_prompt(self.prompts, role, options)
+        return cast("Encoded", self.encode(sentences, **options))
 
     def batcher(
         self, *, max_wait: float | None = None, max_tokens: int | None = None, max_queue: int = 1024
@@ -518,7 +519,14 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
     # ------------------------------------------------------------------------------------- save, push, verify
 
     @with_aliases
-    def save(self, path: str | os.PathLike[str], name: str | None = None, *, create_model_card: bool = True) -> None:
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        name: str | None = None,
+        *,
+        create_model_card: bool = True,
+        merge_adapters: bool = True,
+    ) -> None:
         """Write the model to a folder that this library and sentence-transformers read.
 
         The write is atomic: the folder is complete or unchanged. An existing model is replaced as soon as no process
@@ -529,10 +537,13 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
             path: The folder. Its parent folders are created.
             name: Name of the model in its card. Default: that of the folder, or of the training's output folder.
             create_model_card: Whether to write the card, README.md.
+            merge_adapters: Whether adapters of peft are merged into their base model, so that the folder is an ordinary
+                model; False saves them alone, with the name of the base model, which is loaded with them.
 
         Raises:
             ValueError: If the folder contains, at any depth, a file that is not part of a model (the message names
-                it), or a module of the caller's own cannot be saved.
+                it), or a module of the caller's own cannot be saved; or adapters would be merged into
+                quantized weights, or saved alone although their base model is in memory only.
 
         Example:
             >>> import tempfile
@@ -542,7 +553,7 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
             384
         """
         with replacing(Path(path), check_replaceable) as folder:
-            recorded = self.write(folder, name, Path(path))
+            recorded = self.write(folder, name, Path(path), merge_adapters)
             if not create_model_card:
                 (folder / "README.md").unlink(missing_ok=True)
         reasons = differences([*self, *(module for name in self.routes for module in self.route(name))])
@@ -551,17 +562,22 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
         self._warned_of = reasons
         self._reference = recorded
 
-    def write(self, folder: Path, name: str | None, path: Path) -> verification.Reference:
+    def write(self, folder: Path, name: str | None, path: Path, merge_adapters: bool = True) -> verification.Reference:
         """Write the files of the model to an existing folder; return the reference texts with their vectors.
 
         Args:
             folder: The folder. This write is not atomic, and deletes nothing; see ``save``.
             name: Name of the model, for its card.
             path: Where the folder will be, for its card.
+            merge_adapters: As in ``save``.
         """
         recorded = verification.record(self._reference_vectors(verification.TEXTS))
         with evaluating(self):
+            token = adapters_alone.set(not merge_adapters)
+        try:
             write_folder(folder, self, output_dims(self, self.device), name, path, recorded)
+        finally:
+            adapters_alone.reset(token)
         return recorded
 
     def _reference_vectors(self, texts: list[str]) -> npt.NDArray[np.float32]:

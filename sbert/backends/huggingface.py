@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +17,16 @@ from torch import Tensor
 
 from sbert.inputs.arguments import warn
 from sbert.inputs.extras import missing
-from sbert.storage.files import UnreadableError, check_files, is_failure, load_error, one_line, read_object, reading
+from sbert.storage.files import (
+    UnreadableError,
+    check_files,
+    is_failure,
+    load_error,
+    one_line,
+    read_object,
+    reading,
+    write_json,
+)
 from sbert.storage.processes import Lock
 from sbert.storage.weight_files import check_ids, read_header, warn_of_unused, weights_file, within
 
@@ -43,6 +54,8 @@ ATTENTIONS = ("eager", "sdpa")
 # Held while transformers is imported, loads or saves. Its modules have circular imports, in which a second thread finds
 # an incomplete module; and it sets options of the whole process, which two threads would restore in the wrong order.
 lock: Lock = Lock()
+# Whether adapters are saved alone, rather than merged into their base model.
+adapters_alone: ContextVar[bool] = ContextVar("sbert_adapters_alone", default=False)
 
 
 def import_from(name: str, module: str = "transformers") -> Any:
@@ -72,28 +85,52 @@ def silence() -> Iterator[None]:
                 logging.enable_progress_bar()
 
 
+def find_adapters(model: Any) -> dict[str, Any]:
+    """The layers of a model that have adapters of peft, by name."""
+    if "peft" not in sys.modules:  # Without it there are no adapters.
+        return {}
+    kind = import_from("BaseTunerLayer", "peft.tuners.tuners_utils")
+    return {name: module for name, module in model.named_modules() if isinstance(module, kind)}
+
+
 def merge_adapters(model: Any) -> Any:
     """The model; if it has adapters of peft, a copy with the adapters merged into its weights.
 
     A saved folder is then an ordinary model, which needs neither peft nor the base model of the adapters.
-    """
-    if "peft" not in sys.modules:  # Without it there are no adapters.
-        return model
-    from peft import PeftModel
-    from peft.tuners.tuners_utils import BaseTunerLayer
 
-    if not any(isinstance(module, BaseTunerLayer) for module in model.modules()):
+    Raises:
+        ValueError: If the weights are quantized.
+    """
+    if not find_adapters(model):
         return model
+    if getattr(model, "is_quantized", False):
+        remedy = "save with merge_adapters=False, load that without quantization_config, and save it merged"
+        raise ValueError(f"adapters cannot be merged into the quantized weights of {model.name_or_path!r}; {remedy}")
     model = copy.deepcopy(model)
-    if isinstance(model, PeftModel):
+    if hasattr(model, "merge_and_unload"):  # peft's model around it.
         return model.merge_and_unload()
-    for name, module in list(model.named_modules()):
-        if isinstance(module, BaseTunerLayer):
-            module.merge()
-            model.set_submodule(name, module.get_base_layer())
+    for name, module in find_adapters(model).items():
+        module.merge()
+        model.set_submodule(name, module.get_base_layer())
     model._hf_peft_config_loaded = False
     vars(model).pop("_weight_conversions", None)  # Names of the adapter, if transformers has loaded one.
     return model
+
+
+def save_adapter(model: Any, folder: Path) -> None:
+    """Write the adapter of a transformer to a folder, with the name of the base model on the hub, or its folder.
+
+    Raises:
+        ValueError: If the base model was not loaded by a name.
+    """
+    if not model.name_or_path:
+        remedy = "save it, load it from there and add the adapter; or pass merge_adapters=True"
+        raise ValueError(f"the adapter's base model is in memory alone, where no folder can name it; {remedy}")
+    model.save_pretrained(folder, safe_serialization=True)
+    path, base = folder / "adapter_config.json", Path(model.name_or_path).absolute().as_posix()
+    on_hub = re.fullmatch(r".*/models--([^/]+)/snapshots/[^/]+", base)
+    name = on_hub[1].replace("--", "/", 1) if on_hub else base
+    write_json(path, {**read_object(path), "base_model_name_or_path": name})
 
 
 def load_adapter(model: PreTrainedModel, folder: Path) -> None:
@@ -182,8 +219,16 @@ def _check_counts(values: dict[str, Any], path: Path) -> None:
             raise UnreadableError(path, f"gives {key}={value} where at most {most} is expected")
 
 
-def load_model(folder: Path, config: PretrainedConfig, dtype: torch.dtype, attention: str | None) -> PreTrainedModel:
+def load_model(
+    folder: Path, config: PretrainedConfig, dtype: torch.dtype, options: Mapping[str, Any]
+) -> PreTrainedModel:
     """The transformer in ``folder``; of an encoder-decoder, only the encoder.
+
+    Args:
+        folder: Folder of the model.
+        config: Configuration.
+        dtype: Dtype of the weights.
+        options: ``attn_implementation`` and ``quantization_config``, as transformers takes them.
 
     Raises:
         ValueError: If a file is damaged, or weights of the configuration are missing.
@@ -194,7 +239,7 @@ def load_model(folder: Path, config: PretrainedConfig, dtype: torch.dtype, atten
         reason = f"describes an encoder-decoder ({config.model_type}), whose encoder cannot be loaded alone"
         raise UnreadableError(folder / "config.json", reason, "use an encoder, or a T5-family model")
     kind = import_from("AutoModelForTextEncoding" if known else "AutoModel")
-    model, missing = _read(kind, folder, config, dtype, attention)
+    model, missing = _read(kind, folder, config, dtype, options)
     # Token embeddings do not depend on the pooler of BERT, which many checkpoints lack.
     _refuse_missing(folder, [name for name in missing if not name.startswith("pooler.")])
     return model
@@ -210,7 +255,7 @@ def rebuild_bert(values: dict[str, Any], weights: dict[str, Tensor], dtype: torc
 
 
 def load_classifier(
-    folder: Path, config: PretrainedConfig, dtype: torch.dtype, attention: str | None, fresh: bool
+    folder: Path, config: PretrainedConfig, dtype: torch.dtype, options: Mapping[str, Any], fresh: bool
 ) -> tuple[PreTrainedModel, list[str]]:
     """The transformer in ``folder`` with a head for sequence classification, and the names of new, random weights.
 
@@ -218,7 +263,7 @@ def load_classifier(
         folder: Folder of the model.
         config: Configuration; ``num_labels`` is the number of scores.
         dtype: Dtype of the weights.
-        attention: Name of an implementation of attention. Default: that of transformers.
+        options: As in ``load_model``.
         fresh: Whether to create a new head with random weights; otherwise the folder has to contain one.
 
     Raises:
@@ -230,7 +275,7 @@ def load_classifier(
     if config.is_encoder_decoder or not known:
         reason = f"describes a model ({config.model_type}) that scores no pairs in one pass"
         raise UnreadableError(path, reason, "use an encoder such as BERT")
-    model, missing = _read(import_from("AutoModelForSequenceClassification"), folder, config, dtype, attention)
+    model, missing = _read(import_from("AutoModelForSequenceClassification"), folder, config, dtype, options)
     if not fresh:
         _refuse_missing(folder, missing)
         return model, []
@@ -246,7 +291,7 @@ def load_classifier(
 
 
 def _read(
-    kind: Any, folder: Path, config: PretrainedConfig, dtype: torch.dtype, attention: str | None
+    kind: Any, folder: Path, config: PretrainedConfig, dtype: torch.dtype, options: Mapping[str, Any]
 ) -> tuple[PreTrainedModel, list[str]]:
     """A model of a class, in eval mode, and the names of missing weights."""
     if (path := folder / "adapter_config.json").exists():  # transformers would read the weights of another folder.
@@ -255,7 +300,6 @@ def _read(
     header = read_header(folder)
     header.check_dtypes()
     weights = header.path
-    options: dict[str, Any] = {"attn_implementation": attention} if attention in ATTENTIONS else {}
     try:
         with silence(), within(header, folder / "config.json"):
             model, report = kind.from_pretrained(

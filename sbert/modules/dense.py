@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sbert.functional import directions
+from sbert.functional import accumulation_dtype, directions
 from sbert.inputs.arguments import known_arguments
 
 # Activations of a Dense module. Names in files are looked up here only.
@@ -75,6 +75,7 @@ class Dense(nn.Module):
     def forward(self, vectors: Tensor) -> Tensor:
         vectors = vectors.to(self.linear.weight.dtype)
         output: Tensor = self.activation_function(self.linear(vectors))  # (rows, out_features)
+        output = output.to(accumulation_dtype(output.dtype))  # Less under autocast, or of weights in half precision.
         if not self.use_residual:
             return output
         same = self.linear.in_features == self.linear.out_features

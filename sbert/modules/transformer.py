@@ -226,5 +226,5 @@ def _read(folder: Path, dtype: torch.dtype, tokenizer: Any) -> tuple[Any, Any]:
     loaded = minimal_bert.load(folder, dtype)
     if loaded:
         return loaded[0], tokenizer or loaded[1]
-    model = huggingface.load_model(folder, huggingface.load_config(folder, {}), dtype, None)
+    model = huggingface.load_model(folder, huggingface.load_config(folder, {}), dtype, {})
     return model, tokenizer or huggingface.load_tokenizer(folder, {})

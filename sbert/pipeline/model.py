@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 # What transformers loads a model with, under the names that model folders have for it.
 _DTYPES = ("dtype", "torch_dtype")
-_ATTENTION, _FAST = "attn_implementation", ("flash_attention_2", "flash_attention_3")  # Kernels for it are the default.
+_ATTENTION, _QUANTIZATION = "attn_implementation", "quantization_config"
+_FAST = ("flash_attention_2", "flash_attention_3")  # Kernels for it are the default.
 
 
 def choose_prompt(model: Any, name: str | None = None, text: str | None = None) -> str:
@@ -100,10 +101,10 @@ def loading_options(
     if model.get(_ATTENTION, ATTENTIONS[0]) not in ATTENTIONS:
         check_choice(_ATTENTION, model.pop(_ATTENTION), (*ATTENTIONS, *_FAST))
     dtypes = [each for name in _DTYPES if (each := model.pop(name, None)) is not None]
-    if unknown := sorted(set(model) - {_ATTENTION}):
+    if unknown := sorted(set(model) - {_ATTENTION, _QUANTIZATION}):
         raise ValueError(
-            f"model_kwargs has {', '.join(unknown)}, where dtype and {_ATTENTION} are supported; leave the others out,"
-            " or load the model with transformers and pass Transformer(model, tokenizer), Pooling()"
+            f"model_kwargs has {', '.join(unknown)}, where dtype, {_ATTENTION} and {_QUANTIZATION} are supported; leave"
+            " the others out, or load the model with transformers and pass Transformer(model, tokenizer), Pooling()"
         )
     given = {"model_kwargs": model, "processor_kwargs": tokenizer_kwargs, "config_kwargs": config_kwargs}
     return parse_dtype(next(iter(dtypes), dtype)), {name: dict(options or {}) for name, options in given.items()}

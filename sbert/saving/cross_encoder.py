@@ -137,18 +137,18 @@ def read_cross_encoder(
 def _read_network(folder: Path, classes: int | None, dtype: torch.dtype, arguments: Arguments) -> tuple[Any, list[str]]:
     """The transformer with its head, or with a new head of ``classes`` outputs (default 1), and its new weights."""
     config = huggingface.load_config(folder, arguments["config_kwargs"])
-    attention = arguments["model_kwargs"].get("attn_implementation")
+    options = arguments["model_kwargs"]
     path, kinds = folder / "config.json", config.architectures or []
     if find_head(config):
         if classes is not None and classes != config.num_labels:
             remedy = "leave classes= out, or start from a model without a head"
             raise UnreadableError(path, f"describes a head of {config.num_labels} scores, not {classes}", remedy)
-        return huggingface.load_classifier(folder, config, dtype, attention, fresh=False)
+        return huggingface.load_classifier(folder, config, dtype, options, fresh=False)
     if classes is None and any(kind.endswith("ForCausalLM") for kind in kinds):
         reason = f"describes a generative model ({kinds[0]}) without a classification head"
         raise UnreadableError(path, reason, "pass classes= for a new head, which has to be trained")
     config.num_labels = classes or arguments["config_kwargs"].get("num_labels", 1)
-    return huggingface.load_classifier(folder, config, dtype, attention, fresh=True)
+    return huggingface.load_classifier(folder, config, dtype, options, fresh=True)
 
 
 def write_cross_encoder(folder: Path, name: str | None, path: Path, model: Any) -> None:

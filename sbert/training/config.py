@@ -97,7 +97,8 @@ class TrainingConfig:
             gradient needs: less memory for a third more time. ``chunk_tokens`` saves more where batches are large.
         compile: Whether to compile the layers of transformers with ``torch.compile``, which takes minutes at first.
         dtype: Dtype of the transformer's computation: ``"float32"``; ``"bfloat16"``; or, for GPUs without bfloat16 (T4,
-            V100), ``"float16"``, with gradients that are scaled. Weights and losses are float32.
+            V100), ``"float16"``, with gradients that are scaled. Weights and losses are float32; the frozen base model
+            of adapters may be bfloat16, and computes in it.
         seed: Seed of the order of the rows and of dropout.
         sampler: ``"random"``; ``"no_duplicates"``: no text occurs twice in a batch; ``"group_by_label"``: each label
             of a batch occurs there at least twice; ``"length"``: rows of similar length; ``"in_order"``; or a function
@@ -114,6 +115,8 @@ class TrainingConfig:
         min_delta: The least by which a score must exceed the best one so far to be the best.
         load_best: Whether the model has the weights of the best evaluation at the end, in place of those of the last
             step; those of the loss stay. Without ``output``, they are stored in memory.
+        merge_adapters: Whether the best and the last model are saved with adapters of peft merged into the base model,
+            as in ``SentenceEncoder.save``; False saves adapters alone, as checkpoints do.
         checkpoint_every: Steps between two checkpoints; by default those of the first epoch.
         keep: Number of checkpoints to keep, the newest ones.
         sharded: Whether to shard weights, gradients and the optimizer's state over the ranks (FSDP2). The model stays
@@ -166,6 +169,7 @@ class TrainingConfig:
     minimize: bool | None = None
     min_delta: float = 0.0
     load_best: bool = False
+    merge_adapters: bool = True
     checkpoint_every: int | None = None
     keep: int = 2
     sharded: bool = False

@@ -25,7 +25,7 @@ from sbert.training.rows.table import Batch
 from sbert.training.run import Run, preserve_random_state
 from sbert.training.run.checkpoint import lock_output
 from sbert.training.run.report import History
-from sbert.training.run.weights import prepare_model
+from sbert.training.run.weights import check_dtypes, prepare_model
 
 if TYPE_CHECKING:
     from sbert.encoder import SentenceEncoder
@@ -157,9 +157,9 @@ class Trainer:
     def _check_settings(self) -> None:
         """Raise for settings that this model or these callbacks cannot have; warn of those that change nothing."""
         config = self.config
-        if self.model.dtype not in (torch.float32, torch.float64):
-            given = f"the model's weights are {self.model.dtype}, too imprecise for small steps"
-            raise ValueError(f"{given}; load it with dtype='float32', and compute in TrainingConfig(dtype='bfloat16')")
+        check_dtypes(self.model, config)
+        if not config.merge_adapters and self.model.is_cross_encoder:
+            raise ValueError("merge_adapters=False is for encoders; a cross-encoder is saved with its adapters merged")
         if config.dtype == "float16" and self.model.device.type == "cpu":
             raise ValueError("dtype='float16' is emulated by CPUs, far slower; pass dtype='bfloat16' or 'float32'")
         warn_of_slow(parse_dtype(config.dtype), self.model.device)

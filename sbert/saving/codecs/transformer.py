@@ -68,7 +68,7 @@ def _read(folder: Path, options: ReadOptions) -> Transformer:
 def _load(folder: Path, base: Path, dtype: torch.dtype, arguments: dict[str, Any]) -> tuple[Any, Any]:
     """Load the model and the tokenizer with the package transformers."""
     config = huggingface.load_config(base, arguments["config_kwargs"])
-    model = huggingface.load_model(base, config, dtype, arguments["model_kwargs"].get("attn_implementation"))
+    model = huggingface.load_model(base, config, dtype, arguments["model_kwargs"])
     if base != folder:
         huggingface.load_adapter(model, folder)
     has_tokenizer = any((folder / name).exists() for name in huggingface.TOKENIZER_FILES)
@@ -128,7 +128,10 @@ def _write(module: Transformer, folder: Path, _: int) -> None:
 def write_network(network: Any, tokenizer: Any, limit: int | None, folder: Path) -> None:
     """Write a network and its tokenizer as transformers does, with ``limit`` as the maximum length of the tokenizer."""
     with huggingface.silence():
-        huggingface.merge_adapters(network).save_pretrained(folder, safe_serialization=True)
+        if huggingface.adapters_alone.get() and huggingface.find_adapters(network):
+            huggingface.save_adapter(network, folder)
+        else:
+            huggingface.merge_adapters(network).save_pretrained(folder, safe_serialization=True)
         stated = tokenizer.model_max_length
         tokenizer.model_max_length = limit or stated
         try:

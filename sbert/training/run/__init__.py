@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from sbert.backends.huggingface import find_adapters
 from sbert.distributed.buckets import GradientBuckets, sort_unused_first
 from sbert.distributed.ranks import Ranks
 from sbert.evaluation.evaluator import Evaluate, Evaluator
@@ -80,7 +81,13 @@ class Run:
         state, tensors = self._restore()
         self.step: int = state["step"]
         self.best: list[Any] | None = state["best"]
-        self.best_weights: dict[str, Tensor] = {}
+        # With adapters, which the folder of the best model may have merged; or without an output folder.
+        self.best_weights: dict[str, Tensor] = {
+            name.removeprefix("best."): value for name, value in tensors.items() if name.startswith("best.")
+        }
+        self.has_adapters: bool = bool(find_adapters(self.model))
+        base = self.model.dtype
+        self.dtype: torch.dtype = base if base.itemsize < 4 else getattr(torch, config.dtype)
         about = self.whole_model, self.total, checkpoint.describe_settings(config) if self.callbacks else {}
         self.progress: Progress = Progress(*about, self.output, stopped=state["stopped"])
         self._notify("on_begin")
@@ -131,8 +138,7 @@ class Run:
             with evaluating(model), torch.enable_grad():
                 (row,) = next(iter(self.batches.datasets.values())).rows.head.inputs([0])
                 routes = [{"route": name} for name in getattr(model, "routes", ())] or [{}]
-                parts = [model.tokens(row, **route) for route in routes]
-                tokens = Tokens.join(parts) if len(parts) > 1 else parts[0]
+                tokens = Tokens.join([model.tokens(row, **route) for route in routes])
                 output: Tensor = model(tokens.batch(np.arange(len(tokens.lengths))).to(model.device))
             if not self.config.sharded:
                 return sort_unused_first(model.parameters(), output, ranks)
@@ -160,7 +166,7 @@ class Run:
                 if ended or self.step % (config.checkpoint_every or self.epoch_steps) == 0:
                     self._save_checkpoint()
             self._gather_weights()
-            self.ranks.run_on_main(partial(self._save_model, "final", self.whole_model.save))
+            self.ranks.run_on_main(partial(self._save_model, "final", self._save_whole))
             if config.load_best:
                 self.ranks.run_on_main(self._load_best)
                 self.ranks.broadcast([*self.model.parameters(), *self.model.buffers()])
@@ -240,7 +246,7 @@ class Run:
         """Add up the gradients of the batches; return the mean loss and the number of sentences."""
         value, sentences, config = 0.0, 0, self.config
         options: dict[str, Any] = {"chunk_tokens": config.chunk_tokens, "cached": config.chunk_tokens is not None}
-        options |= {"dtype": getattr(torch, config.dtype), "ranks": self.ranks, "replicated": not config.sharded}
+        options |= {"dtype": self.dtype, "ranks": self.ranks, "replicated": not config.sharded}
         options["scale"] = self.scale.factor
         rows = sum(map(len, map(attrgetter("rows"), batches)))
         for batch in batches:
@@ -294,9 +300,10 @@ class Run:
             self.log.add({"step": self.step, "evaluation": scores}, is_best=best is not None)
             if best is not None:
                 self.best = best
-                self._save_model("best", self.whole_model.save)
-                if self.config.load_best and self.output is None:
-                    self.best_weights = copy.deepcopy(self.model.state_dict())
+                self._save_model("best", self._save_whole)
+                if self.has_adapters or (self.config.load_best and self.output is None):
+                    changing = self.weights.select_changing().items()
+                    self.best_weights = {name: value.clone() for name, value in changing if name.startswith("model.")}
             self._call("on_evaluate", {"figures": scores, "improved": best is not None})
 
         self.ranks.run_on_main(record)
@@ -304,8 +311,14 @@ class Run:
     def _load_best(self) -> None:
         """Give the model the weights of its best evaluation, if there was one: from memory, or from its folder."""
         if self.best is not None:
-            saved = self.output and type(self.model)(self.output / "best", device="cpu").state_dict()
-            self.model.load_state_dict(saved or self.best_weights)
+            saved = self.best_weights
+            if not saved and self.output is not None:
+                folder = type(self.model)(self.output / "best", device="cpu")
+                saved = {f"model.{name}": value for name, value in folder.state_dict().items()}
+            self.weights.both.load_state_dict(saved, strict=False)
+
+    def _save_whole(self, path: Path) -> None:
+        self.whole_model.save(path, **({} if self.config.merge_adapters else {"merge_adapters": False}))
 
     def _gather_weights(self) -> None:
         """Bring the whole model up to date if it is a copy of sharded weights; on all ranks together."""
@@ -328,6 +341,7 @@ class Run:
         self._gather_weights()
         tensors, values = self.optimizers.state()
         tensors |= {name: gather_whole(value) for name, value in self.weights.select_changing().items()}
+        tensors |= {f"best.{name}": gather_whole(value) for name, value in self.best_weights.items()}
         name = checkpoint.name_after(self.step)
 
         def save() -> None:

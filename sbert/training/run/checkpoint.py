@@ -18,7 +18,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from sbert.backends.huggingface import find_adapters
 from sbert.inputs.arguments import warn
+from sbert.modules import Transformer
 from sbert.saving.format import check_replaceable, find_foreign_file
 from sbert.storage.atomic import remove, remove_left, replacing
 from sbert.storage.files import UnreadableError, check_file, checksum, inside, read_object, reading, write_json
@@ -33,7 +35,7 @@ from sbert.training.run.weights import Weights
 # what is frozen by the weights, and prompts by their texts.
 _FREE = {
     *("output", "keep", "log_every", "checkpoint_every", "evaluate_every", "evaluate_first", "metric", "minimize"),
-    *("min_delta", "load_best", "timeout", "freeze", "prompts"),
+    *("min_delta", "load_best", "merge_adapters", "timeout", "freeze", "prompts"),
 }
 Restored = tuple[dict[str, Any], dict[str, Tensor], dict[Path, str]]  # A state, its tensors, and what is damaged.
 _NAME = re.compile(r"step-\d+")
@@ -105,7 +107,7 @@ def write(path: Path, model: Any, tensors: Mapping[str, Tensor], state: dict[str
 
     Args:
         path: Folder of the checkpoint.
-        model: A model with the method ``write(folder, name, path)``.
+        model: A model with the method ``write(folder, name, path)``. Adapters are written without their base model.
         tensors: The tensors that training needs, such as the state of the optimizer.
         state: The other values that training needs, for a JSON file.
         keep: Number of checkpoints to keep.
@@ -115,8 +117,12 @@ def write(path: Path, model: Any, tensors: Mapping[str, Tensor], state: dict[str
     """
     from safetensors.torch import save_file
 
+    networks = [part.auto_model for part in model.modules() if isinstance(part, Transformer)]
+    adapted = [network.name_or_path for network in networks if find_adapters(network)]
+    # A base model that has no folder is saved with them.
+    alone = {"merge_adapters": False} if adapted and all(adapted) else {}
     with replacing(path, _check) as work:
-        model.write(work, None, path)
+        model.write(work, None, path, **alone)
         (work / "training").mkdir()
         save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, work / _TENSORS)
         write_json(work / _STATE, state)

@@ -12,10 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from sbert.backends.huggingface import find_adapters
 from sbert.distributed.ranks import Ranks
 from sbert.inputs.extras import require
 from sbert.losses.signature import Loss
-from sbert.modules import Transformer
+from sbert.modules import Dense, Transformer
 from sbert.training.config import TrainingConfig
 
 # Size of a table from which filling its gradient with zeros takes a noticeable part of a step.
@@ -59,6 +60,28 @@ class Weights:
         return digest.hexdigest()
 
 
+def check_dtypes(model: Any, config: TrainingConfig) -> None:
+    """Raise a ValueError for weights that cannot be trained, or be saved, in the form in which they are.
+
+    Adapters of peft, and Dense modules, are trained in float32 beside a frozen base model in half precision.
+    """
+    adapters, dtype = list(find_adapters(model).values()), model.dtype
+    if dtype.itemsize < 4:
+        castable = {weight for part in model.modules() if isinstance(part, Dense) for weight in part.parameters()}
+        castable |= {weight for part in adapters for weight in part.parameters()}
+        fixed = [name for name, each in model.named_parameters() if each.requires_grad and each not in castable]
+        given = f"the model's weights are {dtype}, too imprecise for small steps"
+        if model.is_cross_encoder or not adapters or fixed:
+            remedy = "load it with dtype='float32', and compute in TrainingConfig(dtype='bfloat16')"
+            raise ValueError(f"{given}; {remedy}; only the frozen base model of adapters of peft may be bfloat16")
+        if dtype == torch.float16 != getattr(torch, config.dtype):
+            raise ValueError("the base model is float16, whose gradients need TrainingConfig(dtype='float16')")
+    quantized = any(getattr(part, "is_quantized", False) for part in model.modules())
+    if quantized and adapters and config.merge_adapters and config.output is not None:
+        given = "the base model is quantized, so that adapters cannot be merged into it"
+        raise ValueError(f"{given}; pass TrainingConfig(merge_adapters=False), which saves them alone")
+
+
 @contextmanager
 def prepare_model(model: Any, losses: Mapping[str, Loss], config: TrainingConfig) -> Iterator[Weights]:
     """Around a run: training mode, weights that are frozen or new, and layers that are checkpointed or compiled.
@@ -82,6 +105,9 @@ def prepare_model(model: Any, losses: Mapping[str, Loss], config: TrainingConfig
             for name in match_names(config.freeze, list(named), "freeze"):
                 undo.callback(named[name].requires_grad_, named[name].requires_grad)
                 named[name].requires_grad_(False)
+        for parameter in model.parameters():  # Beside a frozen base model in half precision.
+            if parameter.requires_grad and parameter.dtype.itemsize < 4:
+                parameter.data = parameter.data.float()
         if config.gradient_checkpointing or config.compile:
             for network in [part.auto_model for part in model.modules() if isinstance(part, Transformer)]:
                 if config.gradient_checkpointing:
