@@ -25,7 +25,7 @@ from typing import Any
 
 from sbert.integrations.sentence_transformers import forms, util
 from sbert.integrations.sentence_transformers.encoders import CrossEncoder, SentenceTransformer
-from sbert.integrations.sentence_transformers.forms import SimilarityFunction
+from sbert.integrations.sentence_transformers.forms import ModelCardData, SimilarityFunction
 from sbert.integrations.sentence_transformers.readers import InputExample, SentencesDataset
 from sbert.integrations.sentence_transformers.training import (
     CrossEncoderTrainer,
@@ -42,6 +42,7 @@ __all__ = [
     "InputExample",
     "LoggingHandler",
     "SentenceTransformer",
+    "SentenceTransformerModelCardData",
     "SentenceTransformerTrainer",
     "SentenceTransformerTrainingArguments",
     "SentencesDataset",
@@ -73,6 +74,7 @@ _FILES = {
     "models": "module",
 }
 __getattr__ = forms.absent(__name__, "Training")
+SentenceTransformerModelCardData = ModelCardData
 mine_hard_negatives: Any = util.mine_hard_negatives
 quantize_embeddings: Any = util.quantize_embeddings
 

@@ -14,6 +14,7 @@ import sbert.evaluation as own_evaluation
 import sbert.losses as own_losses
 from sbert.integrations.sentence_transformers.encoders import CrossEncoder
 from sbert.integrations.sentence_transformers.evaluation import Kind, evaluator_class, read_nanobeir
+from sbert.integrations.sentence_transformers.forms import ModelCardData as CrossEncoderModelCardData
 from sbert.integrations.sentence_transformers.forms import absent, make_module
 from sbert.integrations.sentence_transformers.losses import loss_class
 from sbert.integrations.sentence_transformers.training import (
@@ -160,6 +161,6 @@ losses = make_module(
     "CrossEncoder: losses",
 )
 evaluation = make_module(f"{__name__}.evaluation", _evaluators, "CrossEncoder: evaluation")
-__all__ = ["CrossEncoder", "CrossEncoderTrainer", "CrossEncoderTrainingArguments"]
+__all__ = ["CrossEncoder", "CrossEncoderModelCardData", "CrossEncoderTrainer", "CrossEncoderTrainingArguments"]
 __all__ += ["evaluation", "losses"]
 __getattr__ = absent(__name__, "Training")

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dis import opmap
 from enum import Enum
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import torch
@@ -166,6 +166,10 @@ class SimilarityFunction(Enum):
     def to_similarity_pairwise_fn(similarity: Any) -> Callable[[Any, Any], Tensor]:
         """The function of a name: of the rows of both in turn."""
         return compare_by(similarity_name(similarity), pairwise=True)
+
+
+class ModelCardData(SimpleNamespace):
+    """Facts for a model card, which are taken and not used."""
 
 
 class DistanceMetric:

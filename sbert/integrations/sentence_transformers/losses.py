@@ -12,9 +12,13 @@ from torch import nn
 
 from sbert import losses
 from sbert.integrations.sentence_transformers.forms import DistanceMetric, Form, absent
-from sbert.integrations.sentence_transformers.with_model import (
+from sbert.integrations.sentence_transformers.with_model import (  # noqa: F401
+    AdaptiveLayerLoss,
     ContrastiveTensionDataLoader,
+    ContrastiveTensionLoss,
     ContrastiveTensionLossInBatchNegatives,
+    DenoisingAutoEncoderLoss,
+    Matryoshka2dLoss,
 )
 from sbert.losses.module import LossModule
 from sbert.losses.signature import Signature
