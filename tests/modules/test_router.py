@@ -117,6 +117,11 @@ def test_a_router_behind_shared_modules(tmp_path: Path) -> None:
     assert np.abs(vectors[0] - vectors[1]).max() > 1e-2
     model.save(tmp_path / "model")
     np.testing.assert_array_equal(both(SentenceEncoder(tmp_path / "model", device="cpu")), vectors)
+    shared = documents()[0]
+    heads = {role: [shared, Pooling(mode)] for role, mode in (("query", "cls"), ("document", "mean"))}
+    SentenceEncoder(Router(heads), device="cpu").save(tmp_path / "shared")
+    routes = SentenceEncoder(tmp_path / "shared", device="cpu")[0].routes
+    assert routes["query"][0] is routes["document"][0]
     mixed = model(model.tokens(TEXTS[:1], route="document").batch(np.arange(1))).detach().numpy()
     np.testing.assert_allclose(mixed, vectors[1][:1], atol=1e-6)
 

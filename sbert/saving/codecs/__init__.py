@@ -58,10 +58,9 @@ def _write_router(router: Router, folder: Path, input_dim: int) -> None:
 
 def _input_dims(chain: nn.Sequential, dim: int) -> Iterator[int]:
     """The dimension of the input of each module, where that of the first is ``dim``."""
-    first, weight = chain[0], next(chain.parameters(), torch.empty(0))
-    if not isinstance(first, ReadsText):
+    if not isinstance(first := chain[0], ReadsText):
         return iter([dim] * len(chain))
-    batch = TokenBatch.from_rows(first.tokenize(["a"])).to(weight.device)
+    batch = TokenBatch.from_rows(first.tokenize(["a"])).to(next(chain.parameters(), torch.empty(0)).device)
     values = accumulate(chain, lambda value, module: module(value), initial=batch)
     return ((value.values if isinstance(value, Ragged) else value).shape[-1] for value in values)
 
