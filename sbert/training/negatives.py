@@ -110,9 +110,10 @@ class RefreshNegatives(Callback):
             self._start(progress.step, copy.deepcopy(self._model).eval())
 
     def _start(self, step: int, snapshot: Any) -> None:
-        self._snapshots[step] = snapshot
+        own = self._snapshots  # A later run has others.
+        own[step] = snapshot
         self._results[step] = self._pool.submit(self._mine, snapshot, self._pairs, self._corpus)
-        self._results[step].add_done_callback(lambda _: self._snapshots.pop(step))
+        self._results[step].add_done_callback(lambda _: own.pop(step))
 
     def _mine(self, model: Any, pairs: list[tuple[str, ...]], corpus: list[str]) -> Negatives:
         options = {"as_lists": True, "deterministic": True, "show_progress_bar": False, **self._conditions}

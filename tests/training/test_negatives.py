@@ -21,7 +21,7 @@ from sbert.losses import MarginMSELoss, MultipleNegativesRankingLoss, TripletLos
 from sbert.losses.module import LossModule
 from sbert.losses.signature import Signature
 from sbert.search import mine_hard_negatives
-from sbert.training import Callback, Progress, RefreshNegatives, negatives
+from sbert.training import Callback, Progress, Ranks, RefreshNegatives, negatives
 from tests.training.helpers import Kill, fit, load, pairs, run_in_child, tiny, weights
 
 PAIRS = pairs(12, False)
@@ -148,7 +148,7 @@ def test_a_resumed_run_has_the_same_corpus(tmp_path: Path) -> None:
         run(CORPUS[1:], resume=True)
 
 
-def test_what_cannot_be_mined_is_refused() -> None:
+def test_what_cannot_be_mined_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     loss = MultipleNegativesRankingLoss()
     with pytest.raises(ValueError, match="lag=5 is longer than every=4"):
         RefreshNegatives(CORPUS, every=4, lag=5)
@@ -165,6 +165,9 @@ def test_what_cannot_be_mined_is_refused() -> None:
     with pytest.raises(TypeError, match="takes no argument 'range_mini'; did you mean 'range_min'"):
         fit(tiny(), ROWS, loss, callbacks=RefreshNegatives(CORPUS, range_mini=3))
     Trainer(tiny(), {"one": ROWS, "two": PAIRS}, {"one": loss, "two": loss}, TrainingConfig(), callbacks=refresh)
+    monkeypatch.setattr(negatives.Ranks, "join", lambda: Ranks(0, 2))
+    with pytest.raises(ValueError, match="RefreshNegatives trains in one process, and without sharded=True"):
+        refresh.on_begin(Progress(tiny(), 1, {"sharded": False}))
 
 
 def test_an_error_while_mining_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
