@@ -4,7 +4,7 @@ python -m tests.benchmarks.quality --data FOLDER --out RUNS.jsonl [--tasks stsb 
 
 Both libraries get the same rows, start weights, batch size, number of steps and recipe: one pass, AdamW at 2e-5 (cross:
 1e-4), warm-up over a tenth, linear decay, clipping to a norm of 1, float32, at most 64 tokens. Each shuffles by its own
-sampler and draws its own dropout and head, from the same seed. A run has a process of its own, and adds a line to
+sampler and draws its own dropout; heads are equal by seed. A run has a process of its own, and adds a line to
 RUNS.jsonl: the same command goes on where it was ended, and prints the table. OMP_NUM_THREADS sets the threads.
 
 stsb: CosineSimilarityLoss on STS benchmark train. softmax: SoftmaxLoss on SNLI. cross: a cross-encoder with a new head,
@@ -39,15 +39,9 @@ from sbert.evaluation import SimilarityEvaluator
 from sbert.losses import BinaryCrossEntropyLoss, CosineSimilarityLoss, MultipleNegativesRankingLoss, SoftmaxLoss
 from tests.benchmarks.training import Row, rows_of
 
-# The rows of each task, at most.
-TASKS = {
-    "stsb": 5749,
-    "softmax": 4096,
-    "ranking": 2048,
-    "ranking unmasked": 2048,
-    "ranking no repeats": 2048,
-    "cross": 5749,
-}
+TASKS = {"stsb": 5749, "softmax": 4096, "cross": 5749}  # The rows, at most.
+TASKS |= dict.fromkeys(("ranking", "ranking unmasked", "ranking no repeats"), 2048)
+RATES = {"cross": 1e-4}  # A new head needs a greater one to learn within a pass.
 LIBRARIES = ("sbert", "sentence-transformers")
 BATCH, TOKENS = 16, 64
 
@@ -68,11 +62,6 @@ def rows_for(task: str, data: Path, count: int) -> list[Row]:
     return random.Random(0).sample(rows_of(data, "nli" if task == "softmax" else "stsb"), count)
 
 
-def rate(task: str) -> float:
-    """The learning rate: a new head needs a greater one to learn within a pass."""
-    return 1e-4 if task == "cross" else 2e-5
-
-
 def unmasked(anchor: Tensor, positive: Tensor, *negatives: Tensor) -> Tensor:
     """The ranking loss without the ids of texts: no candidate is left out."""
     return MultipleNegativesRankingLoss()(anchor, positive, *negatives)
@@ -91,7 +80,7 @@ def load(task: str, model: str) -> tuple[Any, Any]:
 def train_ours(task: str, model: str, rows: list[Row], seed: int) -> Any:
     """The weights after training by this library."""
     sampler = "no_duplicates" if task == "ranking no repeats" else "random"
-    config = TrainingConfig(batch_size=BATCH, learning_rate=rate(task), seed=seed, sampler=sampler)
+    config = TrainingConfig(batch_size=BATCH, learning_rate=RATES.get(task, 2e-5), seed=seed, sampler=sampler)
     torch.manual_seed(seed)  # Of the new heads.
     trained, network = load(task, model)
     kinds: dict[str, Callable[[], Any]] = {
@@ -126,9 +115,10 @@ def train_theirs(task: str, model: str, rows: list[Row], seed: int) -> Any:
         loss = kind(trained, *((384, 3) if task == "softmax" else ()))
     with tempfile.TemporaryDirectory() as folder:
         settings = arguments(
-            folder, per_device_train_batch_size=BATCH, num_train_epochs=1, learning_rate=rate(task), warmup_steps=0.1,
-            weight_decay=0.01, batch_sampler="no_duplicates" if task == "ranking no repeats" else "batch_sampler",
-            use_cpu=True, seed=seed, save_strategy="no", report_to=[], disable_tqdm=True, logging_strategy="no",
+            folder, per_device_train_batch_size=BATCH, num_train_epochs=1, learning_rate=RATES.get(task, 2e-5),
+            warmup_steps=0.1, weight_decay=0.01, use_cpu=True, seed=seed,
+            batch_sampler="no_duplicates" if task == "ranking no repeats" else "batch_sampler",
+            save_strategy="no", report_to=[], disable_tqdm=True, logging_strategy="no",
         )  # fmt: skip
         trainer(model=trained, args=settings, train_dataset=table, loss=loss).train()
     return (trained.model if task == "cross" else trained[0].auto_model).state_dict()
