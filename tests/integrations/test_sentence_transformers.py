@@ -385,7 +385,7 @@ def test_arguments() -> None:
     with pytest.raises(ValueError, match="report_to='wandb': only 'none' is supported"):
         arguments("out", report_to="wandb")
     with pytest.raises(TypeError, match="callbacks"):
-        ours.SentenceTransformerTrainer(None, callbacks=[1])
+        ours.SentenceTransformerTrainer(None, loss=sum, callbacks=[1])
 
 
 def rows() -> list[tuple[str, str]]:

@@ -155,15 +155,19 @@ CHANGED: dict[str, dict[str, Any]] = {
     "metric_for_best_model": {"metric_for_best_model": "eval_loss"},
     "greater_is_better": {"greater_is_better": False},
     "prompts": {"prompts": "query"},
+    "router_mapping": {"router_mapping": {"anchor": "query"}},
+    "lr_scheduler_kwargs": {"lr_scheduler_type": "polynomial", "lr_scheduler_kwargs": {"power": 2.0}},
     "output_dir": {"output_dir": "elsewhere"},
 }
-WHILE_TRAINING = {"disable_tqdm"}  # Settings of calls, not of the training.
+# Settings of calls, of the history under their names and of the model, not of the training.
+WHILE_TRAINING = {"disable_tqdm", "logging_first_step", "use_cpu", "hub_model_id", "hub_token"}
 
 
-def settings(**options: Any) -> sbert.TrainingConfig:
-    """Our settings of theirs, for 50 batches per epoch."""
+def settings(**options: Any) -> dict[str, Any]:
+    """Our settings of theirs, for 50 batches per epoch, with the learning rates of all steps."""
     args = training.SentenceTransformerTrainingArguments(**{"output_dir": "out", **options})
-    return training._config(args, "cpu", 50, None, None)
+    config = training._config(args, "cpu", 150, 50)
+    return {**vars(config), "schedule": [config.rate(step, 150) for step in range(150)]}
 
 
 @pytest.mark.parametrize("row", OF_TRAINING, ids=lambda row: row.theirs[0])
@@ -179,7 +183,7 @@ def test_arguments_of_training_have_the_effect_that_the_table_says(row: Row) -> 
 def test_other_arguments_of_training_are_taken_at_their_default_alone() -> None:
     defaults = training._defaults()
     refused = set(defaults) - {name for row in OF_TRAINING for name in row.theirs}
-    assert {"adam_beta1", "tf32", "logging_first_step", "data_seed", "report_to"} <= refused
+    assert {"adam_beta1", "tf32", "learning_rate_mapping", "data_seed", "report_to"} <= refused
     for name in refused:
         assert settings(**{name: defaults[name]}) == settings()
         with pytest.raises(ValueError, match=f"^{name}=.other.: only .* is supported; see sbert.TrainingConfig"):

@@ -4,24 +4,32 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, fields, replace
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import MISSING, asdict, fields
 from enum import Enum
 from functools import cache, partial
+from itertools import pairwise
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 
 from sbert.backends.huggingface import import_from
+from sbert.distributed.ranks import ALONE
 from sbert.inputs.arguments import check_choice, nearest_argument, warn
 from sbert.integrations import switching
 from sbert.integrations.sentence_transformers.evaluation import SequentialEvaluator
+from sbert.integrations.sentence_transformers.features import as_loss
 from sbert.integrations.sentence_transformers.forms import absent
 from sbert.integrations.sentence_transformers.losses import settings
 from sbert.losses import BinaryCrossEntropyLoss, CoSENTLoss, CrossEntropyLoss
 from sbert.losses.signature import Signature
-from sbert.training import Callback, EarlyStopping, Trainer, TrainingConfig
+from sbert.training import Callback, Trainer, TrainingConfig
+from sbert.training.run import measure
+from sbert.training.run.checkpoint import newest
 
 _LABELS = ("label", "labels", "score", "scores")
 _ROWS = {name: row for row in switching.ROWS if row.section == switching.TRAINING for name in row.theirs}
@@ -33,27 +41,21 @@ _OPTIMIZERS: dict[str, Any] = {
     "adamw_torch": "adamw", "adamw_torch_fused": "adamw", "adamw_8bit": "adamw_8bit", "adamw_bnb_8bit": "adamw_8bit",
     "sgd": torch.optim.SGD, "adagrad": torch.optim.Adagrad, "rmsprop": torch.optim.RMSprop,
 }  # fmt: skip
-# Theirs at the default of their arguments: a polynomial of degree 1, and one cycle of restarts.
-_SCHEDULES = {
-    "linear": "linear", "polynomial": "linear", "cosine": "cosine", "cosine_with_restarts": "cosine",
-    "constant": "constant", "constant_with_warmup": "constant",
-}  # fmt: skip
+_SCHEDULES = (
+    "linear cosine cosine_with_restarts polynomial constant constant_with_warmup inverse_sqrt cosine_with_min_lr"
+    " cosine_warmup_with_min_lr warmup_stable_decay"
+)
 _CHOICES = {
     "optim": list(_OPTIMIZERS),
-    "lr_scheduler_type": list(_SCHEDULES),
+    "lr_scheduler_type": _SCHEDULES.split(),
     **dict.fromkeys(("eval_strategy", "save_strategy", "logging_strategy"), ("no", "steps", "epoch")),
     "batch_sampler": ("batch_sampler", "no_duplicates", "no_duplicates_hashed", "group_by_label", "random", "in_order"),
     "multi_dataset_batch_sampler": ("round_robin", "proportional"),
 }
-_DEFAULTS = {
-    "batch_sampler": "batch_sampler",
-    "multi_dataset_batch_sampler": "proportional",
-    "prompts": None,
-    "report_to": "none",  # history.jsonl in output_dir has all.
-    "warmup_ratio": 0.0,
-    "router_mapping": None,
-    "learning_rate_mapping": None,
-}
+_DEFAULTS = {  # history.jsonl in output_dir has all that is reported.
+    "batch_sampler": "batch_sampler", "multi_dataset_batch_sampler": "proportional", "report_to": "none",
+    "prompts": None, "router_mapping": None, "learning_rate_mapping": None, "warmup_ratio": 0.0,
+}  # fmt: skip
 
 
 class BatchSamplers(Enum):
@@ -90,7 +92,7 @@ class SentenceTransformerTrainingArguments(SimpleNamespace):
         if name not in known and name not in _ROWS:
             meant = nearest_argument(name, known)
             raise TypeError(f"unknown argument {name!r}" + (f"; did you mean {meant!r}?" if meant else ""))
-        if name not in _ROWS and value != known[name]:
+        if name not in _ROWS and value != known[name] and (value or known[name]):
             raise ValueError(f"{name}={value!r:.60}: only {known[name]!r} is supported; see sbert.TrainingConfig")
         if name in _CHOICES:
             check_choice(name, value, _CHOICES[name])
@@ -108,44 +110,158 @@ def _defaults() -> dict[str, Any]:
     return {name: getattr(value, "value", value) for name, value in (defaults | _DEFAULTS).items()}
 
 
-def _choose_optimizer(name: str, rate: float, given: tuple[Any, Mapping[str, Any]] | None) -> dict[str, Any]:
-    """The optimizer of our settings and its rate: of one of their names, or of a class and its arguments."""
-    kind, options = given or (_OPTIMIZERS[name], {"lr": rate})
+def _choose_optimizer(args: Any, given: tuple[Any, Mapping[str, Any]] | None = None) -> dict[str, Any]:
+    """The optimizer of our settings and its rate: of one of their names, or of what makes it and its arguments."""
+    kind, options = given or (_OPTIMIZERS[args.optim], {"lr": args.learning_rate})
     kind = "adamw" if kind is torch.optim.AdamW and set(options) == {"lr"} else kind
-    if isinstance(kind, str):
+    if not isinstance(kind, type):
         return {"optimizer": kind, "learning_rate": options["lr"]}
     trial = kind([torch.nn.Parameter(torch.zeros(1))], **options)  # Its arguments are checked, and its rate known.
     return {"optimizer": partial(kind, **options), "learning_rate": trial.defaults["lr"]}
 
 
-def _config(args: Any, device: str, batches: int, chunk_tokens: int | None, optimizer: Any) -> TrainingConfig:
-    """Our settings of theirs, for a number of batches per epoch."""
-    ours = {name: getattr(args, theirs) for theirs, name in _SAME.items()}
+def _reuse(optimizer: Any) -> tuple[Any, Mapping[str, Any]]:
+    """The function of our settings that gives an optimizer of the model's parameters, and its rate."""
+    for group in optimizer.param_groups:
+        group["lr"] = group.setdefault("initial_lr", group["lr"])
+
+    def reuse(groups: Any) -> Any:
+        trained = {id(part) for group in groups for part in group["params"]}
+        if not {id(part) for group in optimizer.param_groups for part in group["params"]} <= trained:
+            raise ValueError("optimizers= has tensors that are not trained; make it of the model's parameters")
+        return optimizer
+
+    return reuse, {"lr": optimizer.param_groups[0]["lr"]}
+
+
+def _schedule(args: Any, rate: float, total: int, scheduler: Any) -> Callable[[float], float]:
+    """The scheduler of their arguments, or one that is given, as our schedule; warm-up is a part of it."""
+    if scheduler is None:
+        warm = args.warmup_steps or args.warmup_ratio or 0
+        warm = math.ceil(warm * total) if warm < 1 else int(warm)
+        trial, options = torch.optim.SGD([torch.zeros(1)], rate), args.lr_scheduler_kwargs
+        scheduler = import_from("get_scheduler")(args.lr_scheduler_type, trial, warm, total, options)
+    if not isinstance(scheduler, torch.optim.lr_scheduler.LambdaLR):
+        raise ValueError(f"optimizers= has a {type(scheduler).__name__}; pass a LambdaLR, as transformers has them")
+
+    def factor(done: float) -> float:
+        return float(scheduler.lr_lambdas[0](round(done * total)))
+
+    factor.__name__ = args.lr_scheduler_type
+    return factor
+
+
+def _config(args: Any, device: str, total: int, each: int, scheduler: Any = None, **own: Any) -> TrainingConfig:
+    """Our settings of theirs, for a number of steps in all and per epoch; ``own`` are those that depend on the data."""
+    ours = {name: getattr(args, theirs) for theirs, name in _SAME.items()} | _choose_optimizer(args)
+    chunk = 4096 if args.gradient_checkpointing else None
+    ours |= {"mix": args.multi_dataset_batch_sampler, "chunk_tokens": chunk} | own
     ours |= {"steps": args.max_steps} if args.max_steps > 0 else {"epochs": args.num_train_epochs}
-    ours |= _choose_optimizer(args.optim, args.learning_rate, optimizer)
-    each = max(1, round(batches / args.gradient_accumulation_steps))
-    log_every = {"steps": args.logging_steps, "epoch": each, "no": 10**9}  # The last step is logged in any case.
-    ours |= {"log_every": log_every[args.logging_strategy], "max_gradient_norm": args.max_grad_norm or None}
+    ours["batch_size"] *= int(os.environ.get("WORLD_SIZE", "1"))
+    ours |= {"max_gradient_norm": args.max_grad_norm or None, "warmup": 0}  # The schedule has the warm-up.
+    state, metric = import_from("TrainerState")(), (args.metric_for_best_model or "").removeprefix("eval_")
+    state.compute_steps(args, total)
     if args.fp16 and device == "cpu":
         warn("fp16=True computes in bfloat16 on a CPU, which has no float16")
-    warm = args.warmup_steps or args.warmup_ratio or 0
-    warm = 0 if args.lr_scheduler_type == "constant" else warm
     samplers = {"batch_sampler": "random", "no_duplicates_hashed": "no_duplicates"}
-    metric = (args.metric_for_best_model or "").removeprefix("eval_") or None
+    evaluating = state.eval_steps if args.eval_steps else state.logging_steps
     return TrainingConfig(
         **{**ours, "output": None if args.save_strategy == "no" else args.output_dir},
-        warmup=warm if warm < 1 else round(warm),
-        schedule=_SCHEDULES[args.lr_scheduler_type],
+        schedule=_schedule(args, ours["learning_rate"], total, scheduler),
+        log_every={"steps": state.logging_steps, "epoch": each, "no": 10**9}[args.logging_strategy],
         dtype="float16" if args.fp16 and device != "cpu" else "bfloat16" if args.fp16 or args.bf16 else "float32",
-        chunk_tokens=chunk_tokens or (4096 if args.gradient_checkpointing else None),
         sampler=samplers.get(args.batch_sampler, args.batch_sampler),
-        mix=args.multi_dataset_batch_sampler,
-        evaluate_every=(args.eval_steps or args.logging_steps) if args.eval_strategy == "steps" else None,
-        checkpoint_every=args.save_steps if args.save_strategy == "steps" else None,
+        shuffle_buffer=1,  # Streams stay in their order, as theirs.
+        evaluate_every=evaluating if args.eval_strategy == "steps" else None,
+        checkpoint_every=state.save_steps if args.save_strategy == "steps" else None,
         keep=args.save_total_limit or 10**9,  # All, as theirs.
-        metric="evaluation_loss" if metric == "loss" else metric,
+        metric=f"evaluation_{metric}"
+        if metric.endswith("loss")
+        else {"evaluator": "score", "": None}.get(metric, metric),
         minimize=None if args.greater_is_better is None else not args.greater_is_better,
     )
+
+
+def _rename_scores(scores: Mapping[str, float], prefix: str = "eval") -> dict[str, float]:
+    """Scores under their names."""
+    losses = {name: name.removeprefix("evaluation_") for name in scores if name.endswith("loss")}
+    return {f"{prefix}_{({'score': 'evaluator'} | losses).get(name, name)}": scores[name] for name in scores}
+
+
+class _Reporter(Callback):
+    """Keeps their state of a run, and calls their callbacks.
+
+    Args:
+        owner: The trainer under their name.
+        trainer: Ours.
+    """
+
+    def __init__(self, owner: Any, trainer: Trainer) -> None:
+        self.owner, self.metric = owner, trainer.config.metric
+        self.each = trainer.batches.steps(trainer.config)[1]  # Per epoch.
+
+    def on_begin(self, progress: Any) -> None:
+        """Begin a new state."""
+        self.progress, self.losses = progress, list[float]()
+        epochs = math.ceil(progress.total / self.each)
+        self.owner.state = import_from("TrainerState")(max_steps=progress.total, num_train_epochs=epochs)
+        self.owner.state.compute_steps(self.owner.args, progress.total)
+        self.call("on_train_begin", "on_epoch_begin", "on_step_begin")
+
+    def call(self, *events: str, **more: Any) -> None:
+        """Call these methods of their callbacks in turn."""
+        owner, step = self.owner, self.progress.step
+        owner.state.global_step, owner.state.epoch = step, step / self.each
+        for event in events:
+            owner.control = getattr(owner.handler, event)(owner.args, owner.state, owner.control, **more)
+        if owner.control.should_training_stop:
+            self.progress.stop()
+
+    def log(self, figures: Mapping[str, float]) -> None:
+        """Add a line to the history."""
+        logs = {**figures, "epoch": self.progress.step / self.each}
+        self.owner.state.log_history.append({**logs, "step": self.progress.step})
+        self.call("on_log", logs=logs)
+
+    def on_step(self, progress: Any) -> None:
+        """Log what is due."""
+        figures, is_last = progress.figures, progress.step == progress.total
+        self.losses.append(figures["loss"])
+        ends = is_last or progress.step % self.each == 0
+        for event in ["on_step_end", *["on_epoch_end"] * ends]:
+            self.call(event)
+            if self.owner.control.should_log:
+                loss, norm = sum(self.losses) / len(self.losses), figures["gradient_norm"]
+                self.log({"loss": loss, "grad_norm": norm, "learning_rate": figures["learning_rate"]})
+                self.losses = []
+        self.call(*[] if is_last else [*["on_epoch_begin"] * ends, "on_step_begin"])
+
+    def on_evaluate(self, progress: Any) -> None:
+        """Log the scores, and remember the best."""
+        state, scores = self.owner.state, _rename_scores(progress.figures)
+        self.log(scores)
+        self.call("on_evaluate", metrics=scores)
+        if progress.improved:
+            state.best_metric = progress.figures[self.metric or next(iter(progress.figures))]
+            state.best_model_checkpoint = progress.folder and str(progress.folder / "best")
+
+    def on_save(self, progress: Any) -> None:
+        """Link the checkpoint under their name."""
+        link = self.progress.folder / f"checkpoint-{progress.step}"
+        with suppress(OSError):  # It is there, or the file system has no links.
+            link.symlink_to(progress.path.relative_to(link.parent), target_is_directory=True)
+        for other in link.parent.glob("checkpoint-*"):
+            if not other.exists():  # It was one too many.
+                other.unlink()
+        self.call("on_save")
+
+    def state(self) -> dict[str, Any]:
+        """Theirs."""
+        return asdict(self.owner.state)
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Set it."""
+        self.owner.state = import_from("TrainerState")(**state)
 
 
 class SentenceTransformerTrainer:
@@ -154,11 +270,13 @@ class SentenceTransformerTrainer:
     Args:
         model: The model.
         args: The arguments; by default those of three epochs.
-        train_dataset: A ``datasets.Dataset``, rows, or several of these by name.
+        train_dataset: A ``datasets.Dataset``, a stream, rows, or several of these by name.
         eval_dataset: The same; its loss is a score, too.
         loss: A loss of ``losses``, or its class, or one of ours, or one for each data set by name.
         evaluator: An evaluator, or several.
-        callbacks: ``EarlyStoppingCallback`` of transformers, or callbacks of ``sbert.training``.
+        model_init: A function that makes the model, in place of one.
+        callbacks: Callbacks of transformers, such as ``EarlyStoppingCallback``, or of ``sbert.training``.
+        optimizers: An optimizer of the model's parameters and a scheduler of it, or None.
         optimizer_cls_and_kwargs: A class of optimizers and its arguments, in place of ``optim``.
         options: ``tokenizer`` or ``processing_class``, that of the model; others are not supported: an error says what
             to do instead.
@@ -174,108 +292,118 @@ class SentenceTransformerTrainer:
                 raise TypeError(f"{cls.__name__}.{name} is never called here; instead: {_OF_TRAINERS.get(name, _ELSE)}")
 
     def __init__(
-        self,
-        model: Any,
-        args: Any = None,
-        train_dataset: Any = None,
-        eval_dataset: Any = None,
-        loss: Any = None,
-        evaluator: Any = None,
-        *,
-        callbacks: Iterable[Any] | None = None,
-        optimizer_cls_and_kwargs: tuple[Any, Mapping[str, Any]] | None = None,
-        **options: Any,
-    ) -> None:
+        self, model: Any = None, args: Any = None, train_dataset: Any = None, eval_dataset: Any = None,
+        loss: Any = None, evaluator: Any = None, *, model_init: Callable[..., Any] | None = None,
+        callbacks: Iterable[Any] | None = None, optimizers: tuple[Any, Any] = (None, None),
+        optimizer_cls_and_kwargs: tuple[Any, Mapping[str, Any]] | None = None, **options: Any,
+    ) -> None:  # fmt: skip
+        model = model_init() if model is None and model_init is not None else model
         for name, value in options.items():
             if name in ("tokenizer", "processing_class") and value is getattr(model, "tokenizer", model):
                 continue
-            if name not in _OF_TRAINERS or value not in (None, (None, None)):
+            if name not in _OF_TRAINERS or value is not None:
                 instead = _OF_TRAINERS.get(name, _ELSE)
                 raise TypeError(f"{type(self).__name__}() takes no {name}={value!r:.60}; instead: {instead}")
-        self.optimizer_cls_and_kwargs = optimizer_cls_and_kwargs
-        self.callbacks = list(map(_callback, callbacks or ()))
-        gains = [getattr(callback, "early_stopping_threshold", 0.0) for callback in callbacks or ()]
-        self.least_gain = max(gains, default=0.0)
-        self.model = model
         self.args = args or SentenceTransformerTrainingArguments()
+        self.model = model.to("cpu") if self.args.use_cpu else model
+        self.optimizer = optimizer_cls_and_kwargs if optimizers[0] is None else _reuse(optimizers[0])
+        self.scheduler = optimizers[1]
         self.train_dataset, self.eval_dataset = train_dataset, eval_dataset
-        loss = default_loss(model) if loss is None else loss
-        self.loss = loss(model) if getattr(loss, "makes_a_loss", False) else loss
+        named = loss if isinstance(loss, Mapping) else {"": default_loss(model) if loss is None else loss}
+        made = {name: as_loss(each(model) if isinstance(each, type) else each) for name, each in named.items()}
+        self.loss = made if isinstance(loss, Mapping) else made[""]
         self.evaluator = SequentialEvaluator(evaluator) if isinstance(evaluator, (list, tuple)) else evaluator
-        self.state = SimpleNamespace(log_history=[], global_step=0)
+        self.state, self.control = import_from("TrainerState")(), import_from("TrainerControl")()
+        given = [each() if isinstance(each, type) else each for each in callbacks or ()]
+        self.callbacks = [each for each in given if isinstance(each, Callback)]
+        module = import_from("trainer_callback")
+        theirs = [module.DefaultFlowCallback(), *(each for each in given if not isinstance(each, Callback))]
+        for each in theirs:
+            if not isinstance(each, module.TrainerCallback):
+                raise TypeError(f"callbacks has {each!r:.60}; pass those of transformers or of sbert.training")
+        self.handler = module.CallbackHandler(theirs, model, getattr(model, "tokenizer", None), *optimizers)
+        self.add_callback = self.handler.add_callback
 
-    def trainer(self) -> Trainer:
+    def trainer(self, eval_dataset: Any = None) -> Trainer:
         """Our trainer with the same settings."""
-        data = self.eval_dataset if self.train_dataset is None else self.train_dataset
+        held_out = self.eval_dataset if eval_dataset is None else eval_dataset
+        data = held_out if self.train_dataset is None else self.train_dataset
         data = data if isinstance(data, Mapping) else {"data": data}
         losses = self.loss if isinstance(self.loss, Mapping) else dict.fromkeys(data, self.loss)
         options = {key: value for one in losses.values() for key, value in settings(one).items()}
-        size = self.args.per_device_train_batch_size * int(os.environ.get("WORLD_SIZE", "1"))
-        sizes = [math.ceil(len(rows) / size) for rows in data.values()]
-        batches = sum(sizes) if self.args.multi_dataset_batch_sampler == "proportional" else min(sizes) * len(sizes)
-        evaluated = self.args.per_device_eval_batch_size
-        differs = self.eval_dataset is not None and evaluated != self.args.per_device_train_batch_size
-        if differs and any(getattr(one, "least_rows", 1) > 1 for one in losses.values()):  # They compare rows.
-            warn(f"eval_loss is that of batches of per_device_train_batch_size, not of {evaluated}")
-        device = self.model.device.type
-        config = _config(self.args, device, batches, options.get("chunk_tokens"), self.optimizer_cls_and_kwargs)
+        compare = any(getattr(one, "least_rows", 1) > 1 for one in losses.values())  # The rows of a batch.
+        args, device, size = self.args, self.model.device.type, self.args.per_device_eval_batch_size
+        if held_out is not None and compare and size != args.per_device_train_batch_size:
+            warn(f"eval_loss is that of batches of per_device_train_batch_size, not of {size}")
         columns_of = {name: _columns_of(rows, losses[name]) for name, rows in data.items()}
-        return Trainer(
-            self.model,
-            data,
-            losses,
-            replace(config, batch_size=size, min_delta=self.least_gain),
-            evaluator=self.evaluator,
-            callbacks=self.callbacks,
-            evaluation_data=self.eval_dataset,
+        if args.load_best_model_at_end and self.eval_dataset is not None:
+            args.metric_for_best_model = args.metric_for_best_model or "loss"
+        if args.metric_for_best_model and args.greater_is_better is None:
+            args.greater_is_better = not args.metric_for_best_model.endswith("loss")
+        own = {"scheduler": self.scheduler, **_choose_optimizer(args, self.optimizer)}
+        own |= {name: options[name] for name in ("chunk_tokens",) if name in options}
+        own |= {"mix": "round_robin"} if len(data) == 1 else {}  # Any other reads a whole stream.
+        trainer = Trainer(
+            self.model, data, losses, _config(args, device, 1, 1, **own),
+            evaluator=self.evaluator, evaluation_data=held_out, callbacks=self.callbacks, guide=options.get("guide"),
             columns={name: columns for name, (columns, _) in columns_of.items() if columns},
             label={name: label for name, (_, label) in columns_of.items() if label},
-            guide=options.get("guide"),
-        )
+        )  # fmt: skip
+        trainer.config = _config(args, device, *trainer.batches.steps(trainer.config), **own)
+        return trainer
 
-    def train(self, resume_from_checkpoint: bool | None = None) -> SimpleNamespace:
-        """Train, and return the number of steps, the last loss and the history."""
-        trainer = self.trainer()
-        if not isinstance(resume_from_checkpoint, bool | None):
-            raise ValueError(f"resume_from_checkpoint={resume_from_checkpoint!r}: pass True for that of the last step")
-        if self.args.eval_strategy == "no":
+    def train(self, resume_from_checkpoint: str | os.PathLike[str] | bool | None = None) -> Any:
+        """Train, and return the number of steps, the mean loss, and the time and speed.
+
+        Raises:
+            ValueError: If it is to resume from another checkpoint than the newest one of the output folder.
+        """
+        trainer, args, given = self.trainer(), self.args, resume_from_checkpoint
+        trainer.callbacks.append(reporter := _Reporter(self, trainer))
+        last = newest(Path(args.output_dir or "") / "checkpoints")
+        if not isinstance(given, bool | None) and (last is None or Path(given).resolve() != last.resolve()):
+            raise ValueError(f"resume_from_checkpoint={given!r}: the newest is {last}; pass True for that")
+        if args.eval_strategy == "no":
             trainer.evaluator = None
-        history = trainer.fit(
-            resume=bool(resume_from_checkpoint),
-            show_progress_bar=None if self.args.disable_tqdm is None else not self.args.disable_tqdm,
-        )
-        self.state.log_history = history
-        self.state.global_step = max((line["step"] for line in history), default=0)
-        losses = [line["loss"] for line in history if "loss" in line]
-        return SimpleNamespace(global_step=self.state.global_step, training_loss=losses[-1], metrics=history[-1])
+        shown, began = None if args.disable_tqdm is None else not args.disable_tqdm, time.perf_counter()
+        history = trainer.fit(resume=bool(given), show_progress_bar=shown)
+        seconds = time.perf_counter() - began
+        losses = {0: 0.0, **{line["step"]: line["loss"] for line in history if "loss" in line}}
+        steps = max(losses)
+        mean = sum(losses[end] * (end - start) for start, end in pairwise(losses)) / steps
+        speed = {"train_samples_per_second": steps * trainer.config.accumulation * trainer.config.batch_size / seconds}
+        speed |= {"train_runtime": seconds, "train_steps_per_second": steps / seconds, "train_loss": mean}
+        if os.environ.get("RANK", "0") == "0":
+            reporter.log(speed)
+            reporter.call("on_train_end")
+        return import_from("TrainOutput", "transformers.trainer_utils")(steps, mean, speed)
 
-    def evaluate(self) -> dict[str, float]:
-        """The metrics of the evaluator, and the loss of the evaluation data; their names begin with ``eval_``."""
-        given: Any = self.trainer().evaluator
+    def evaluate(self, eval_dataset: Any = None, *_: Any, metric_key_prefix: str = "eval") -> dict[str, float]:
+        """The metrics of the evaluator, and the loss of the evaluation data; their names begin with the prefix."""
+        given = self.trainer(eval_dataset).evaluator
         if given is None:
             raise ValueError("there is nothing to evaluate; pass evaluator= or eval_dataset=")
-        metrics = [each(self.model) for each in (given.values() if isinstance(given, Mapping) else [given])]
-        return {f"eval_{name}": value for one in metrics for name, value in one.items()}
+        scores = _rename_scores(measure(given, self.model, ALONE), metric_key_prefix)
+        self.state.log_history.append({**scores, "epoch": self.state.epoch, "step": self.state.global_step})
+        return scores
 
     def save_model(self, output_dir: str | os.PathLike[str] | None = None) -> None:
         """``model.save``."""
         self.model.save(output_dir or self.args.output_dir)
 
+    def push_to_hub(self, commit_message: str = "End of training", **options: Any) -> Any:
+        """``model.push_to_hub``, as ``hub_model_id`` or with the name of the output folder."""
+        name = self.args.hub_model_id or Path(self.args.output_dir).resolve().name
+        return self.model.push_to_hub(name, commit_message=commit_message, **{"token": self.args.hub_token, **options})
+
 
 CrossEncoderTrainer = SentenceTransformerTrainer
 
 
-def _callback(given: Any) -> Callback:
-    if hasattr(given, "early_stopping_patience"):
-        return EarlyStopping(given.early_stopping_patience)
-    if not isinstance(given, Callback):
-        raise TypeError(f"callbacks has {given!r:.60}; pass EarlyStoppingCallback, or those of sbert.training")
-    return given
-
-
 def _columns_of(data: Any, loss: Any) -> tuple[list[str], str | None]:
     """The columns of a data set in its order, and the one of labels if the loss takes them; none of plain rows."""
-    names = list(getattr(data, "column_names", None) or ())
+    names = data[:1] if hasattr(data, "set_transform") else getattr(data, "column_names", ())
+    names = list(next(iter(data)) if names is None else names)  # Some streams know their rows alone.
     label = next((name for name in names if name in _LABELS), None)
     return [name for name in names if name != label], label if "labels" in Signature.of(loss).extras else None
 
@@ -288,11 +416,7 @@ def default_loss(model: Any) -> Any:
 
 
 __all__ = [
-    "BatchSamplers",
-    "CrossEncoderTrainer",
-    "CrossEncoderTrainingArguments",
-    "MultiDatasetBatchSamplers",
-    "SentenceTransformerTrainer",
-    "SentenceTransformerTrainingArguments",
-]
+    "BatchSamplers", "CrossEncoderTrainer", "CrossEncoderTrainingArguments", "MultiDatasetBatchSamplers",
+    "SentenceTransformerTrainer", "SentenceTransformerTrainingArguments",
+]  # fmt: skip
 __getattr__ = absent(__name__, "Training")

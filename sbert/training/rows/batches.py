@@ -157,6 +157,11 @@ class Batches:
         counts = [len(self.plan(epoch)) for epoch in reversed(range(math.ceil(epochs)))]  # Epoch 0 last, which is next.
         return sum(counts) - counts[0] * (math.ceil(epochs) - epochs)
 
+    def steps(self, config: TrainingConfig) -> tuple[int, int]:
+        """The number of optimizer steps, in all and of an epoch."""
+        total = config.steps or max(1, round(self.count(config.epochs or 1) / config.accumulation))
+        return total, total if self.is_streamed else max(1, round(len(self.plan(0)) / config.accumulation))
+
     def _mix(self, epoch: int) -> Iterator[PlannedBatch]:
         """The batches of an epoch, of one data set after the other; endless with a stream."""
         names, mix = list(self.datasets), self.config.mix

@@ -72,9 +72,7 @@ class Run:
         self.texts, self.truncated = 0, 0
         # By data set, its steps so far if none of them had a gradient, else infinite.
         self.idle: dict[str, float] = {}
-        self.total: int = config.steps or max(1, round(self.batches.count(config.epochs or 1) / config.accumulation))
-        steps = self.total if self.batches.is_streamed else len(self.batches.plan(0)) / config.accumulation
-        self.epoch_steps: int = max(1, round(steps))
+        self.total, self.epoch_steps = self.batches.steps(config)
         # What is saved and evaluated: sharded weights are copied there.
         self.whole_model: Any = copy.deepcopy(self.model).to("cpu") if config.sharded else self.model
         self.output: Path | None = None if config.output is None else Path(config.output)

@@ -1,0 +1,334 @@
+"""Trainers under sentence-transformers' names, beside theirs on the same data."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sentence_transformers as theirs
+import torch
+from torch import nn
+from torch.optim.lr_scheduler import LambdaLR, StepLR
+from torch.utils.data import DataLoader
+from transformers import EarlyStoppingCallback, TrainerCallback, get_scheduler
+
+import sbert
+import sbert.integrations.sentence_transformers as ours
+from sbert.integrations.sentence_transformers import losses, training
+from tests import pairs
+
+datasets = pytest.importorskip("datasets")
+pytestmark = pytest.mark.filterwarnings("ignore")  # Theirs warn of older names.
+
+ROWS = {
+    "sentence1": ["a boat", "the fox", "one two", "the lake", "green hills", "three four", "home", "winter"],
+    "sentence2": ["a small boat", "red fox", "zero one", "quiet lake", "hills", "four five", "rows", "long winter"],
+    "score": [0.1, 0.9, 0.3, 0.5, 0.7, 0.2, 0.4, 0.8],
+}
+DATA = datasets.Dataset.from_dict(ROWS)
+# The beginning of an epoch comes before the evaluation after the last one here, and after that there.
+EVENTS = [f"on_{name}" for name in ("train_begin", "step_end", "epoch_end", "log", "evaluate", "save", "train_end")]
+
+
+@pytest.fixture
+def calm(folder: Path, tmp_path: Path) -> Path:
+    """The small transformer without dropout, whose losses are the same in both libraries."""
+    path = Path(shutil.copytree(folder, tmp_path / "calm"))
+    config = json.loads((path / "config.json").read_text())
+    config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    (path / "config.json").write_text(json.dumps(config))
+    return path
+
+
+class Recorder(TrainerCallback):
+    def __init__(self) -> None:
+        self.events: list[Any] = []
+
+
+def _record(event: str) -> Callable[..., None]:
+    def record(self: Any, args: Any, state: Any, control: Any, model: Any, **more: Any) -> None:
+        given = more.get("logs") or more.get("metrics") or {}
+        assert model is not None
+        self.events.append((event, state.global_step, state.epoch, sorted(name for name in given if timeless(name))))
+
+    return record
+
+
+for _event in EVENTS:
+    setattr(Recorder, _event, _record(_event))
+
+
+def timeless(name: str) -> bool:
+    return not name.endswith(("runtime", "per_second", "flos"))
+
+
+def part(st: Any, name: str) -> Any:
+    return import_module(f"{st.__name__}.sentence_transformer.{name}")
+
+
+def make(st: Any, folder: Path, output: Path | None = None, *, trainer: Any = None, **options: Any) -> Any:
+    """A trainer of one of the packages, with all rows in each batch."""
+    model = st.SentenceTransformer(str(folder), device="cpu")
+    arguments: dict[str, Any] = {"per_device_train_batch_size": 8, "learning_rate": 1e-2, "max_steps": 6}
+    arguments |= {"report_to": "none", "disable_tqdm": True, "save_strategy": "no", "use_cpu": True, **options}
+    args = st.SentenceTransformerTrainingArguments(str(output or folder / "output"), **arguments)
+    named = {"train_dataset": DATA, "loss": part(st, "losses").CosineSimilarityLoss(model), **(trainer or {})}
+    named = {name: value(model) if name == "optimizers" else value for name, value in named.items()}
+    return st.SentenceTransformerTrainer(model, args, **named)
+
+
+def test_history_events_and_best_model_are_theirs(calm: Path, tmp_path: Path) -> None:
+    """Figures to 1e-4, learning rates to 1e-9, and all names and steps."""
+    results = []
+    for st, name in ((theirs, "theirs"), (ours, "ours")):
+        recorder = Recorder()
+        evaluator = part(st, "evaluation").EmbeddingSimilarityEvaluator(*ROWS.values(), name="dev")
+        trainer = make(
+            st, calm, tmp_path / name, max_steps=-1, num_train_epochs=4, warmup_ratio=0.3, lr_scheduler_type="cosine",
+            logging_steps=0.5, logging_first_step=True, eval_strategy="epoch", save_strategy="epoch",
+            save_total_limit=2, load_best_model_at_end=True, metric_for_best_model="eval_dev_pearson_cosine",
+            trainer={"eval_dataset": DATA, "evaluator": evaluator, "callbacks": [recorder]},
+        )  # fmt: skip
+        output, events = trainer.train(), [*recorder.events]
+        history = [{key: line[key] for key in line if timeless(key)} for line in trainer.state.log_history]
+        scores = {key: value for key, value in trainer.evaluate().items() if timeless(key) and key != "epoch"}
+        links = sorted(path.name for path in (tmp_path / name).glob("checkpoint-*"))
+        figures = (output.global_step, pytest.approx(output.training_loss, abs=1e-4), sorted(output.metrics)[-4:])
+        best = Path(trainer.state.best_model_checkpoint)
+        assert torch.equal(
+            st.SentenceTransformer(str(best), device="cpu").encode("a fox", convert_to_tensor=True),
+            trainer.model.encode("a fox", convert_to_tensor=True),
+        )
+        results.append((history, events, scores, links, figures, trainer.state.best_metric))
+    (expected, events, *others), (history, own_events, *own_others) = results
+    assert [sorted(line) for line in history] == [sorted(line) for line in expected]
+    for line, other in zip(history, expected, strict=True):
+        assert line == pytest.approx(other, abs=1e-4)
+        assert line.get("learning_rate") == pytest.approx(other.get("learning_rate"), abs=1e-9)
+    assert own_events == events
+    assert own_others[0] == pytest.approx(others[0], abs=1e-4)
+    assert own_others[1:3] == others[1:3]
+    assert own_others[3] == pytest.approx(others[3], abs=1e-4)
+
+
+NAMES = {name: {} for name in training._SCHEDULES.split()} | {
+    "cosine_with_restarts": {"num_cycles": 3},
+    "polynomial": {"power": 2.0},
+    "cosine_with_min_lr": {"min_lr": 1e-5},
+    "cosine_warmup_with_min_lr": {"min_lr_rate": 0.1},
+    "warmup_stable_decay": {"num_decay_steps": 5},
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("warm", [0, 4, 0.3])
+def test_learning_rates_are_theirs(name: str, warm: float) -> None:
+    args = ours.SentenceTransformerTrainingArguments(
+        lr_scheduler_type=name, lr_scheduler_kwargs=NAMES[name], warmup_steps=warm, max_steps=20
+    )
+    optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], args.learning_rate)
+    steps = 6 if warm == 0.3 else warm
+    scheduler = get_scheduler(name, optimizer, steps, 20, scheduler_specific_kwargs=dict(NAMES[name]))
+    expected = []
+    for _ in range(20):
+        expected.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        scheduler.step()
+    config = training._config(args, "cpu", 20, 20)
+    assert [config.rate(step, 20) for step in range(20)] == pytest.approx(expected, rel=1e-12)
+
+
+def test_optimizers_are_used_as_they_are(calm: Path) -> None:
+    """Two groups with rates of their own and a scheduler, without part of the weights."""
+
+    def optimizers(model: Any) -> Any:
+        named = dict(model.named_parameters())
+        biases = [value for name, value in named.items() if name.endswith("bias")]
+        others = [value for name, value in named.items() if name.endswith("query.weight")]
+        optimizer = torch.optim.SGD([{"params": biases, "lr": 0.1}, {"params": others, "lr": 1.0}], momentum=0.9)
+        return optimizer, LambdaLR(optimizer, lambda step: 1 / (1 + step))
+
+    trained = []
+    for st in (theirs, ours):
+        trainer = make(st, calm, logging_steps=1, trainer={"optimizers": optimizers})
+        before = {name: value.clone() for name, value in trainer.model.state_dict().items()}
+        trainer.train()
+        rates = [line["learning_rate"] for line in trainer.state.log_history if "loss" in line]
+        trained.append((trainer.model.encode(ROWS["sentence1"]), rates))
+        changed = {name for name, value in trainer.model.state_dict().items() if not torch.equal(value, before[name])}
+        assert changed
+        assert all(name.endswith(("bias", "query.weight")) for name in changed)
+    assert trained[1][0] == pytest.approx(trained[0][0], abs=1e-4)
+    assert trained[1][1] == pytest.approx(trained[0][1])
+    other = torch.optim.SGD([nn.Parameter(torch.zeros(1))])
+    with pytest.raises(ValueError, match="optimizers= has tensors that are not trained; make it of the model's"):
+        make(ours, calm, trainer={"optimizers": lambda _: (other, None)}).train()
+
+    def with_steps(model: Any) -> Any:
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        return optimizer, StepLR(optimizer, 1)
+
+    with pytest.raises(ValueError, match="optimizers= has a StepLR; pass a LambdaLR"):
+        make(ours, calm, trainer={"optimizers": with_steps}).train()
+
+
+class Stop(TrainerCallback):
+    def on_step_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+        control.should_training_stop = state.global_step >= 2
+        control.should_log = True
+
+
+def test_callbacks_stop_and_log(calm: Path) -> None:
+    trainer = make(ours, calm, trainer={"callbacks": [Stop]})
+    assert trainer.train().global_step == 2
+    assert [line["step"] for line in trainer.state.log_history if "loss" in line] == [1, 2]
+    trainer = make(ours, calm)
+    trainer.add_callback(Stop())
+    assert trainer.train().global_step == 2
+    with pytest.raises(TypeError, match="callbacks has 'stop'; pass those of transformers or of sbert"):
+        make(ours, calm, trainer={"callbacks": ["stop"]})
+
+
+@pytest.mark.parametrize("patience", [1, 2])
+def test_early_stopping_is_theirs(calm: Path, patience: int) -> None:
+    """It also ends after an improvement below the threshold."""
+    for st in (theirs, ours):
+        scores = iter([0.5, 0.6, 0.61, 0.62, 0.9, 0.9, 0.9])
+        kind = part(st, "evaluation").SentenceEvaluator
+        evaluator = type("Scores", (kind,), {"__call__": lambda *_, scores=scores, **__: next(scores)})()
+        trainer = make(
+            st, calm, eval_strategy="steps", eval_steps=1, metric_for_best_model="evaluator",
+            trainer={
+                "evaluator": evaluator, "eval_dataset": DATA,
+                "callbacks": [EarlyStoppingCallback(patience, early_stopping_threshold=0.05)],
+            },
+        )  # fmt: skip
+        assert trainer.train().global_step == 2 + patience
+
+
+def test_the_loss_decides_by_default(calm: Path, tmp_path: Path) -> None:
+    for st, name in ((theirs, "theirs"), (ours, "ours")):
+        trainer = make(
+            st, calm, tmp_path / name, load_best_model_at_end=True, eval_strategy="steps", eval_steps=1,
+            save_strategy="steps", save_steps=1, learning_rate=0.5, trainer={"eval_dataset": DATA},
+        )  # fmt: skip
+        trainer.train()
+        values = [line["eval_loss"] for line in trainer.state.log_history if "eval_loss" in line]
+        assert trainer.state.best_metric == min(values) < values[-1]
+        assert trainer.args.metric_for_best_model == "loss"
+    one = trainer.evaluate(DATA.select([0, 1]), metric_key_prefix="test")
+    assert list(one) == ["test_loss"]
+    assert one["test_loss"] != trainer.evaluate()["eval_loss"]
+
+
+class Kill(TrainerCallback):
+    def on_step_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+        if state.global_step == 4:
+            raise KeyboardInterrupt
+
+
+def test_resume_from_the_newest_checkpoint_by_its_path(calm: Path, tmp_path: Path) -> None:
+    def run(name: str, *callbacks: Any) -> Any:
+        options = {"save_strategy": "steps", "save_steps": 3, "logging_steps": 1, "eval_strategy": "epoch"}
+        named = {"callbacks": callbacks, "eval_dataset": DATA}
+        return make(ours, calm, tmp_path / name, **options, trainer=named)
+
+    whole = run("whole")
+    whole.train()
+    with pytest.raises(KeyboardInterrupt):
+        run("killed", Kill).train()
+    with pytest.raises(ValueError, match=r"checkpoint-1'.*: the newest is .*step-00000003; pass True for that"):
+        run("killed").train(str(tmp_path / "killed" / "checkpoint-1"))
+    resumed = run("killed")
+    resumed.train(str(tmp_path / "killed" / "checkpoint-3"))
+    lines, expected = (each.state.log_history for each in (resumed, whole))
+    assert lines[:-1] == expected[:-1]  # The last has times.
+    assert lines[-1]["train_loss"] == pytest.approx(expected[-1]["train_loss"])
+    assert all(torch.equal(*both) for both in zip(resumed.model.parameters(), whole.model.parameters(), strict=True))
+
+
+def test_streams_stay_in_their_order(calm: Path) -> None:
+    stream = datasets.IterableDataset.from_generator(lambda: iter(list(DATA)))
+    assert stream.column_names is None
+    trainer = make(ours, calm, max_steps=3, per_device_train_batch_size=4, trainer={"train_dataset": stream})
+    in_order = make(ours, calm, max_steps=3, per_device_train_batch_size=4, batch_sampler="in_order")
+    for each in (trainer, in_order):
+        assert each.train().global_step == 3
+    both = zip(trainer.model.parameters(), in_order.model.parameters(), strict=True)
+    assert all(torch.equal(*each) for each in both)
+
+
+def test_models_of_functions_and_pushes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    args = ours.SentenceTransformerTrainingArguments("some/name", hub_token="secret", max_steps=1)
+    trainer = ours.SentenceTransformerTrainer(
+        args=args, model_init=lambda: ours.SentenceTransformer(folder, device="cpu"), train_dataset=DATA
+    )
+    pushed: list[Any] = []
+    monkeypatch.setattr(sbert.SentenceEncoder, "push_to_hub", lambda self, name, **given: pushed.append((name, given)))
+    trainer.push_to_hub()
+    args.hub_model_id = "me/model"
+    trainer.push_to_hub(commit_message="New")
+    assert pushed == [
+        ("name", {"commit_message": "End of training", "token": "secret"}),
+        ("me/model", {"commit_message": "New", "token": "secret"}),
+    ]
+
+
+@pytest.mark.parametrize("kind", ["sentences", "pairs"])
+def test_old_fit_calls_back_with_scores(kind: str, calm: Path, tmp_path: Path) -> None:
+    for name in ("WarmupCosine", "warmupconstant", "warmuplinear", "constantlr", "warmupcosinewithhardrestarts"):
+        calls: list[Any] = []
+        rows = [ours.InputExample(texts=list(row), label=label) for *row, label in zip(*ROWS.values(), strict=True)]
+        loader, scores = DataLoader(rows, batch_size=4), iter([0.3, 0.5, 0.4, 0.2])
+        options = {"epochs": 2, "evaluation_steps": 1, "scheduler": name, "warmup_steps": 1}
+        options |= {
+            "evaluator": lambda _, scores=scores: next(scores),
+            "callback": lambda *each, calls=calls: calls.append(each),
+        }
+        if kind == "sentences":
+            model: Any = ours.SentenceTransformer(calm, device="cpu")
+            model.fit([(loader, losses.CosineSimilarityLoss(model))], **options)
+        else:
+            model = ours.CrossEncoder(str(pairs.folder(tmp_path / name)), device="cpu")
+            model.fit(loader, **options)
+        assert calls == [(0.3, 0.5, 1), (0.5, 1.0, 2), (0.4, 1.5, 3), (0.2, 2.0, 4)]
+    with pytest.raises(ValueError, match="scheduler='other' is unknown"):
+        model.fit(loader if kind == "pairs" else [(loader, None)], scheduler="other")
+
+
+def test_old_fit_takes_losses_of_torch_with_an_activation(tmp_path: Path) -> None:
+    """As a loss of ours of the same value: the sigmoid of half the score."""
+    folder, weights = str(pairs.folder(tmp_path / "scorer")), []
+    rows = [
+        ours.InputExample(texts=list(row), label=int(label > 0.5)) for *row, label in zip(*ROWS.values(), strict=True)
+    ]
+    for loss, activation in ((nn.BCELoss(), lambda x: (x / 2).sigmoid()), (None, lambda x: x / 2), (None, None)):
+        model = ours.CrossEncoder(folder, device="cpu")
+        model.auto_model.eval().train = lambda *_, model=model.auto_model: model  # Without dropout.
+        options = {"warmup_steps": 0, "optimizer_class": torch.optim.SGD, "optimizer_params": {"lr": 1.0}}
+        model.fit(DataLoader(rows, batch_size=4), None, 2, loss, activation, **options)
+        weights.append(torch.cat([each.flatten() for each in model.parameters()]))
+    assert torch.allclose(weights[0], weights[1], atol=1e-5)
+    assert not torch.allclose(weights[0], weights[2], atol=1e-5)
+
+
+def test_parts_of_cross_encoders_have_their_names(tmp_path: Path) -> None:
+    folder = str(pairs.folder(tmp_path / "scorer"))
+    model = ours.CrossEncoder(folder, num_labels=1, max_length=32, device="cpu")
+    assert model.model is model.auto_model
+    assert (model.config.num_labels, model.num_labels, model.max_length) == (1, 1, 32)
+    assert model.tokenizer("a")["input_ids"]
+    before = model.predict(("a", "b"))
+    assert isinstance(model.default_activation_function, nn.Sigmoid)
+    model.default_activation_function = nn.Identity()
+    assert torch.tensor(model.predict(("a", "b"))).sigmoid().item() == pytest.approx(before, abs=1e-6)
+
+
+def test_data_of_model_cards_changes_nothing(folder: Path) -> None:
+    model = ours.SentenceTransformer(folder, device="cpu", model_card_data={"license": "mit"})
+    assert (model.encode("a fox") == ours.SentenceTransformer(folder, device="cpu").encode("a fox")).all()
