@@ -112,7 +112,7 @@ def install() -> None:
         >>> code = "from sbert.integrations.sentence_transformers import install; install()"
         >>> code += "; from sentence_transformers.losses import CoSENTLoss; print(CoSENTLoss.__module__)"
         >>> print(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip())
-        sbert.integrations.sentence_transformers.forms
+        sbert.integrations.sentence_transformers.losses
     """
     if sys.modules.get("sentence_transformers", sys.modules[__name__]) is not sys.modules[__name__]:
         raise RuntimeError("sentence-transformers is imported already; call install() before")

@@ -138,6 +138,16 @@ class NamedEvaluator(CalledByPath):
         return "_".join(filter(None, (self.name, own.format(name=metric, similarity=label, part=part, last=last))))
 
 
+def _measure(evaluator: Any, vectors: evaluation.Vectors, name: str) -> Mapping[str, float]:
+    """The scores of an evaluator, the one that decides first."""
+    if isinstance(evaluator, evaluation.Evaluator):
+        return evaluator.measure(vectors)
+    result = evaluator(vectors._model)
+    scores = result if isinstance(result, Mapping) else {name: result}
+    primary = getattr(evaluator, "primary_metric", None) or next(iter(scores))
+    return {primary: scores[primary], **scores}
+
+
 class SequentialEvaluator(CalledByPath):
     """Several evaluators in turn; ``main_score_function`` makes one score of their primary ones.
 
@@ -154,7 +164,7 @@ class SequentialEvaluator(CalledByPath):
 
     def measure(self, vectors: evaluation.Vectors) -> dict[str, float]:
         """The metrics of all, after the score."""
-        metrics = [evaluator.measure(vectors) for evaluator in self.evaluators]
+        metrics = [_measure(each, vectors, f"evaluator_{number}") for number, each in enumerate(self.evaluators)]
         score = self._main([next(iter(one.values())) for one in metrics])
         return {"sequential_score": score, **{name: value for one in metrics for name, value in one.items()}}
 

@@ -59,12 +59,22 @@ class Module(nn.Module):
         return self.config
 
     def __call__(self, given: Any) -> Any:
+        """Features for features, vectors for tokens or vectors.
+
+        Raises:
+            TypeError: If the module reads another feature.
+        """
         if isinstance(given, dict):
             return super().__call__(given)
-        if isinstance(given, Tensor):
-            return super().__call__({"sentence_embedding": given})["sentence_embedding"]
-        values, mask = given.padded()
-        result = super().__call__({"token_embeddings": values, "attention_mask": mask.long()})
+        features, mask = {"sentence_embedding": given}, None
+        if not isinstance(given, Tensor):
+            values, mask = given.padded()
+            features = {"token_embeddings": values, "attention_mask": mask.long()}
+        try:
+            result = super().__call__(features)
+        except KeyError as error:
+            what = f"{type(self).__name__} reads the feature {error}; it gets {' and '.join(features)}"
+            raise TypeError(f"{what}: derive it from these, or write a module of sbert.modules") from error
         if "sentence_embedding" in result:
             return result["sentence_embedding"]
         return replace(given, values=result["token_embeddings"][mask])

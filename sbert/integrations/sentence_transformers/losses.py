@@ -5,7 +5,10 @@ What the trainer needs from such a loss, the size of a chunk or a guide, stands 
 
 from __future__ import annotations
 
+import inspect
 import os
+from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 from torch import nn
@@ -21,7 +24,6 @@ from sbert.integrations.sentence_transformers.with_model import (  # noqa: F401
     Matryoshka2dLoss,
 )
 from sbert.losses.module import LossModule
-from sbert.losses.signature import Signature
 
 # Arguments for the trainer, which losses here do not take.
 _FOR_TRAINER = ("model", "chunk", "chunk_tokens", "guide", "gather")
@@ -55,13 +57,6 @@ class Loss(LossModule):
         self._theirs = self.form.bind(args, options)
         vars(self).update({name: value for name, value in self._theirs.items() if not hasattr(self, name)})
 
-    def __call__(self, *columns: Any, **more: Any) -> Any:
-        if columns and isinstance(columns[0], (list, tuple)):
-            features, labels = columns[0], (*columns[1:], *more.values(), None)[0]
-            columns = tuple(self._theirs["model"](each)["sentence_embedding"] for each in features)
-            more = {"labels": labels} if "labels" in Signature.of(self).extras else {}
-        return super().__call__(*columns, **more)
-
     def get_config_dict(self) -> dict[str, Any]:
         """Their arguments but the model."""
         return {name: value for name, value in self._theirs.items() if name not in ("model", "guide", "loss")}
@@ -73,7 +68,23 @@ class Loss(LossModule):
 
 def loss_class(of: str, ours: type[LossModule]) -> Any:
     """The class of a loss under their name."""
-    return Form(of).make_class((Loss, ours), ours, __module__=__name__)
+    return Form(of).make_class((Loss, ours), ours, __module__=__name__, forward=_also_of_features(ours.forward))
+
+
+def _also_of_features(forward: Callable[..., Any]) -> Callable[..., Any]:
+    takes_labels = "labels" in inspect.signature(forward).parameters
+
+    @wraps(forward)
+    def forward_any(self: Any, *columns: Any, **more: Any) -> Any:
+        if columns and isinstance(columns[0], (list, tuple)):
+            features, labels = (*columns, *more.values(), None)[:2]
+            columns = tuple(self.model(each)["sentence_embedding"] for each in features)
+            signature = getattr(self, "signature", None)  # Of a loss that combines others.
+            takes = takes_labels if signature is None else "labels" in signature.extras
+            more = {"labels": labels} if takes else {}
+        return forward(self, *columns, **more)
+
+    return forward_any
 
 
 def settings(loss: Any) -> dict[str, Any]:
