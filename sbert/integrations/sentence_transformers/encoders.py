@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 from torch.utils.data import SequentialSampler
 
-from sbert import cross_encoder, encoder
+from sbert import cross_encoder
 from sbert.inputs.arguments import check_choice
 from sbert.integrations.sentence_transformers import features
+from sbert.integrations.sentence_transformers.attributes import Attributes
 from sbert.integrations.sentence_transformers.training import (
     SentenceTransformerTrainer,
     SentenceTransformerTrainingArguments,
@@ -26,7 +27,7 @@ _BY_POSITION = (
 ).split()
 
 
-class SentenceTransformer(encoder.SentenceEncoder):
+class SentenceTransformer(Attributes):
     """A ``SentenceEncoder`` whose similarities are tensors, with their ``encode`` and the old ``fit``."""
 
     def encode(self, sentences: Any, *args: Any, **options: Any) -> Any:
@@ -36,7 +37,8 @@ class SentenceTransformer(encoder.SentenceEncoder):
         if (options.get("truncate_dim") or 0) > self.get_embedding_dimension():
             del options["truncate_dim"]
         if options["precision"] in ("int8", "uint8") and options.get("ranges") is None:
-            vectors = super().encode(sentences, **{**options, "precision": "float32"})
+            exact = {"precision": "float32", "convert_to_numpy": True, "convert_to_tensor": False}
+            vectors = super().encode(sentences, **{**options, **exact})
             return quantize_embeddings(vectors, options["precision"])
         return super().encode(sentences, **options)
 
@@ -132,17 +134,13 @@ def _fit(model: Any, objectives: list[tuple[Any, Any]], evaluator: Any, **option
     losses = {str(i): default_loss(model) if loss is None else loss for i, (_, loss) in enumerate(objectives)}
     data = {name: _rows(loader, losses[name]) for name, loader in zip(losses, loaders, strict=True)}
     saving = "steps" if given.get("save_steps") else "epoch"
-    args = SentenceTransformerTrainingArguments(
-        **given,
-        lr_scheduler_type=_SCHEDULERS[scheduler],
-        max_steps=round(each * len(loaders) * given["num_train_epochs"]),
-        per_device_train_batch_size=min(sizes),
-        load_best_model_at_end=best,
-        batch_sampler=_sampler(loaders[0]),
-        eval_strategy="steps" if given.get("eval_steps") else "epoch",
-        save_strategy=saving if given.get("output_dir") else "no",
-        disable_tqdm=None if shown is None else not shown,
-    )
+    given |= {
+        "lr_scheduler_type": _SCHEDULERS[scheduler], "load_best_model_at_end": best, "batch_sampler": _sampler(loaders[0]),
+        "max_steps": round(each * len(loaders) * given["num_train_epochs"]), "per_device_train_batch_size": min(sizes),
+        "eval_strategy": "steps" if given.get("eval_steps") else "epoch",
+        "save_strategy": saving if given.get("output_dir") else "no", "disable_tqdm": None if shown is None else not shown,
+    }  # fmt: skip
+    args = SentenceTransformerTrainingArguments(**given)
     calls = [_CallWithScore(call, evaluator, each * len(loaders))] if call and evaluator is not None else []
     more = {"loss": losses, "evaluator": evaluator, "optimizer_cls_and_kwargs": optimizer, "callbacks": calls}
     SentenceTransformerTrainer(model, args, data, **more).train()

@@ -19,7 +19,7 @@ _MODES = {"cls_token": "cls"} | {f"{mode}_tokens": mode for mode in ("max", "mea
 _MODES |= {"lasttoken": "lasttoken"}
 
 
-def _note_dim(module: nn.Module, dim: int) -> nn.Module:
+def note_dim(module: nn.Module, dim: int) -> nn.Module:
     """The module, with their methods that give its dimension; scripts pass that to the next module."""
     for name in ("embedding_dimension", "word_embedding_dimension", "sentence_embedding_dimension"):
         setattr(module, f"get_{name}", partial(int, dim))
@@ -31,23 +31,23 @@ def _transformer(model: Any, options: Mapping[str, Any] | None = None, **more: A
     if arguments["model_kwargs"]:
         raise ValueError("model_args takes a dtype here; pass the others to SentenceTransformer(model_kwargs=)")
     transformer = modules.Transformer(model, dtype=dtype, **more)
-    return _note_dim(transformer, transformer.dim)
+    return note_dim(transformer, transformer.dim)
 
 
 def _pooling(dim: int, mode: Any = "mean", include_prompt: bool = True, **flags: bool | None) -> nn.Module:
     chosen = [mode for name, mode in _MODES.items() if flags[name]]
     modes = chosen or ([mode] if isinstance(mode, str) else list(mode))
-    return _note_dim(modules.Pooling(modes if len(modes) > 1 else modes[0], include_prompt), dim * len(modes))
+    return note_dim(modules.Pooling(modes if len(modes) > 1 else modes[0], include_prompt), dim * len(modes))
 
 
 def _dense(in_features: int, out_features: int, **more: Any) -> nn.Module:
-    return _note_dim(modules.Dense(in_features, out_features, **more), out_features)
+    return note_dim(modules.Dense(in_features, out_features, **more), out_features)
 
 
 def _lstm(
     in_features: int, hidden: int, layers: int = 1, dropout: float = 0.0, bidirectional: bool = True
 ) -> nn.Module:
-    return _note_dim(modules.LSTM(in_features, hidden, layers, dropout, bidirectional), hidden * (1 + bidirectional))
+    return note_dim(modules.LSTM(in_features, hidden, layers, dropout, bidirectional), hidden * (1 + bidirectional))
 
 
 def _static(tokenizer: Any, weights: Any = None, dim: int | None = None) -> nn.Module:
@@ -55,7 +55,7 @@ def _static(tokenizer: Any, weights: Any = None, dim: int | None = None) -> nn.M
         weights = nn.EmbeddingBag(tokenizer.get_vocab_size(), dim or 0).weight.detach()
     table = torch.as_tensor(weights)
     fast = getattr(tokenizer, "backend_tokenizer", tokenizer)
-    return _note_dim(modules.StaticEmbedding(fast, table), table.shape[1])
+    return note_dim(modules.StaticEmbedding(fast, table), table.shape[1])
 
 
 class _Alike(type):
