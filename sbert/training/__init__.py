@@ -49,10 +49,7 @@ by another figure than the first.
   elsewhere than on a CPU (bitsandbytes 0.50).
 - **The command line**: ``sbert train --help`` explains the flags and the file that take all of this; ``--dry-run``
   prints the plan with estimated time and memory; ``sbert resume FOLDER`` goes on with a run that was stopped.
-- **Adapters**: give the transformer an adapter of ``peft`` (``student[0].auto_model.add_adapter(config)``) and train.
-  Saved models have it merged in and do not need ``peft``; folders with an adapter alone load together with their
-  model. The new head of a cross-encoder (``scorer.auto_model.add_adapter(config)``) is random and trains with it, which
-  ``freeze=`` prevents.
+- **Adapters**: LoRA and QLoRA have a section of their own below.
 
 A search of settings is ten lines of Optuna, or of any other program of the kind:
 
@@ -103,6 +100,32 @@ of the next section. With ``out="scores.jsonl"``, it goes on where it was after 
 >>> sorted(scored[0]), len(scored[0]["labels"])
 (['anchor', 'labels', 'negatives', 'positive'], 2)
 >>> history = Trainer(SentenceEncoder(device="cpu"), scored, MarginMSELoss(), TrainingConfig(steps=2)).fit()
+
+## Adapters for large models
+
+An adapter of ``peft`` trains small matrices beside a frozen base model, such as Qwen3-Embedding-0.6B. The base may be
+loaded with ``dtype="bfloat16"``, in which it then computes, and in 4 bits of ``bitsandbytes`` with ``model_kwargs=
+{"quantization_config": transformers.BitsAndBytesConfig(load_in_4bit=True)}`` (QLoRA). Adapters train in float32, and
+so do ``Dense`` modules. Instructions are ``prompts`` by column; vectors of the last token do not depend on the side of
+the padding; ``gradient_checkpointing`` and ``chunk_tokens`` save memory as without adapters:
+
+>>> from peft import LoraConfig
+>>> large = SentenceEncoder(minilm, device="cpu", prompts={"query": "Find an answer to: "})
+>>> large[0].auto_model.add_adapter(LoraConfig(r=4, target_modules=["query", "value"]))
+>>> questions = [("Who sleeps?", "The cat sleeps."), ("What goes up?", "Taxes go up.")]
+>>> settings = {"prompts": {"anchor": "query", "positive": ""}, "learning_rate": 1e-4, "merge_adapters": False}
+>>> config = TrainingConfig(output=f"{output}/adapter", chunk_tokens=4096, **settings)
+>>> history = Trainer(large, questions, MultipleNegativesRankingLoss(), config).fit()
+>>> SentenceEncoder(f"{output}/adapter/final", device="cpu").save(f"{output}/merged")
+
+With ``merge_adapters=False``, the folders ``best`` and ``final`` hold the adapter alone and the name of its base model,
+from where that is loaded with it; ``save`` then merges them into an ordinary model, which does not need ``peft``. By
+default they are merged already. Into 4 bits nothing can be merged: load the folder without ``quantization_config``
+first. Checkpoints hold the adapter and the state of its optimizer, not the base: to resume, load the base in the same
+dtype and add an adapter of the same configuration; the run refuses another base, by samples of all its weights.
+
+The new head of a cross-encoder (``scorer.auto_model.add_adapter(config)``) is random and trains with its adapter, which
+``freeze=`` prevents; its weights have to be float32.
 
 ## Pairs as one input
 
