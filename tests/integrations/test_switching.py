@@ -22,8 +22,8 @@ from sbert import CrossEncoder, SentenceEncoder
 from sbert.integrations import switching
 from sbert.integrations.foreign_arguments import ALIASES, REFUSED
 from sbert.integrations.sentence_transformers import cross_encoder, encoders, evaluation, losses, models, training, util
-from sbert.integrations.sentence_transformers.forms import Form
-from sbert.integrations.switching import DEFAULTS, OF_MODELS, ROWS, TRAINERS, TRAINING, Row
+from sbert.integrations.sentence_transformers.forms import CONVERT, Form
+from sbert.integrations.switching import OF_MODELS, PARAMETERS, ROWS, TRAINERS, TRAINING, Row
 from tests import pairs, small
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # The old names of modules warn.
@@ -46,8 +46,7 @@ MODULES = {
 INTERNAL = {f"{name}BatchSampler" for name in ("GroupByLabel", "NoDuplicates", "RoundRobin", "Proportional")}
 SECTIONS = dict.fromkeys(row.section for row in ROWS)
 TABLES: dict[str, list[Row]] = {section: [row for row in ROWS if row.section == section] for section in SECTIONS}
-ARGUMENTS = [*TABLES.pop(DEFAULTS), *TABLES.pop(OF_MODELS)]
-WITHOUT_EFFECT = TABLES.pop("Arguments that change no result")
+ARGUMENTS = TABLES.pop(OF_MODELS)
 OF_TRAINING, OF_TRAINERS = TABLES.pop(TRAINING), TABLES.pop(TRAINERS)
 SKIPPED = [name for row in TABLES.pop(OUT_OF_SCOPE) for name in row.theirs]
 ENCODE, SCORE = ("encode", "encode_query", "encode_document"), ("predict", "rank")
@@ -117,24 +116,49 @@ def test_each_row_has_a_kind_and_what_is_not_the_same_is_explained() -> None:
     assert ours <= parameters(sbert.TrainingConfig)
 
 
-FORMS = [
-    Form(dict, getattr(form, "names", ""))
-    for module in (losses, models, util, cross_encoder, evaluation)
-    for form in (*getattr(module, "FORMS", {}).values(), *getattr(module, "KINDS", {}).values())
-]
+def owner(package: str, of: str) -> Any:
+    """The class or function of a row of parameters."""
+    path, _, name = of.rpartition(".")
+    return getattr(importlib.import_module(f"{package}.{path}"), name)
+
+
+@pytest.mark.parametrize("of", dict.fromkeys(each.of for each in PARAMETERS))
+def test_parameters_are_theirs_in_their_order_with_their_defaults(of: str) -> None:
+    ours, original = owner("sbert.integrations.sentence_transformers", of), owner("sentence_transformers", of)
+    mine = inspect.signature(ours).parameters
+    given = inspect.signature(inspect.unwrap(original)).parameters
+    if {"args", "kwargs"} <= set(given):  # An older class, of which the signature says nothing.
+        return
+    flags = {name for name in mine if name.startswith("pooling_mode_")} | {"cache_dir"}  # Taken by decorators there.
+    names = [name for name in given if name != "kwargs"]  # Also older arguments.
+    in_order = [name for name in names if name in mine]
+    if of != "models.Transformer":  # Older scripts pass max_seq_length by position.
+        assert [name for name in mine if name in given] == in_order
+    assert set(mine) - set(given) <= flags
+    older = {each.older for each in PARAMETERS if each.of == of}
+    assert set(names) - set(mine) - older == UNKNOWN.get(of, set())
+    for name in set(mine) & set(given):
+        assert (mine[name].default is inspect.Parameter.empty) == (given[name].default is inspect.Parameter.empty)
+        default = given[name].default
+        if isinstance(default, (str, int, float, tuple, list, type(None))) and mine[name].default is not None:
+            assert mine[name].default == (list(default) if isinstance(default, tuple) else default), name
+
+
+# Parameters of theirs that are unknown here: an error names those that are taken.
+UNKNOWN = {
+    "evaluation.TripletEvaluator": {"main_distance_function"},
+    "models.Transformer": {
+        "transformer_task", "processing_kwargs", "modality_config", "module_output_name", "unpad_inputs",
+        "query_length", "document_length", "query_expansion",
+    },
+}  # fmt: skip
 
 
 def test_what_is_taken_and_not_used_has_a_reason_and_what_is_not_supported_a_remedy() -> None:
-    ignored, refused = set(), set()
-    for form in [*FORMS, encoders._FORM]:
-        names = form.parameters()
-        ignored |= {theirs for theirs, ours in names.items() if ours == "-"}
-        refused |= {theirs[:-1] for theirs in names if theirs.endswith("!")}
-    assert ignored == {name for row in WITHOUT_EFFECT for name in row.theirs}
-    assert all(row.how == "no effect" and len(row.here) > 10 for row in WITHOUT_EFFECT)
-    remedies = {name: row for row in ROWS if row.section == DEFAULTS for name in row.theirs}
-    assert refused == set(remedies)
-    assert all(row.here for row in remedies.values())
+    for each in PARAMETERS:
+        assert (each.ours in ("-", "only")) == bool(each.why), each
+        assert each.ours != "only" or each.default, each
+        assert each.convert in CONVERT, each
 
 
 # Values that are not the default, of the arguments that are not the same and have an effect; some need others.
@@ -326,14 +350,14 @@ def test_messages_and_guide_stand_without_docstrings() -> None:
     """As ``python -OO`` leaves them out."""
     code = (
         "from sbert.integrations import switching\n"
-        "import sbert.integrations.sentence_transformers.losses as losses\n"
-        "assert 'EmbedDistillLoss' in switching.__doc__\n"
-        "try: losses.EmbedDistillLoss\n"
-        "except AttributeError as error: assert 'EmbeddingDistillationLoss' in str(error)\n"
+        "import sbert.integrations.sentence_transformers.models as models\n"
+        "assert 'BoW' in switching.__doc__\n"
+        "try: models.BoW\n"
+        "except AttributeError as error: assert 'little used' in str(error)\n"
         "else: raise SystemExit('no error')"
     )
     assert subprocess.run([sys.executable, "-OO", "-c", code], check=False).returncode == 0
 
 
 def test_the_guide_has_a_table_per_section() -> None:
-    assert (switching.__doc__ or "").count("\n|---|---|---|\n") == len(SECTIONS)
+    assert (switching.__doc__ or "").count("\n|---|---|---|\n") == len(SECTIONS) + 2  # And those of parameters.
