@@ -134,13 +134,17 @@ def _fit(model: Any, objectives: list[tuple[Any, Any]], evaluator: Any, **option
     losses = {str(i): default_loss(model) if loss is None else loss for i, (_, loss) in enumerate(objectives)}
     data = {name: _rows(loader, losses[name]) for name, loader in zip(losses, loaders, strict=True)}
     saving = "steps" if given.get("save_steps") else "epoch"
-    given |= {
-        "lr_scheduler_type": _SCHEDULERS[scheduler], "load_best_model_at_end": best, "batch_sampler": _sampler(loaders[0]),
-        "max_steps": round(each * len(loaders) * given["num_train_epochs"]), "per_device_train_batch_size": min(sizes),
-        "eval_strategy": "steps" if given.get("eval_steps") else "epoch",
-        "save_strategy": saving if given.get("output_dir") else "no", "disable_tqdm": None if shown is None else not shown,
-    }  # fmt: skip
-    args = SentenceTransformerTrainingArguments(**given)
+    args = SentenceTransformerTrainingArguments(
+        **given,
+        lr_scheduler_type=_SCHEDULERS[scheduler],
+        max_steps=round(each * len(loaders) * given["num_train_epochs"]),
+        per_device_train_batch_size=min(sizes),
+        load_best_model_at_end=best,
+        batch_sampler=_sampler(loaders[0]),
+        eval_strategy="steps" if given.get("eval_steps") else "epoch",
+        save_strategy=saving if given.get("output_dir") else "no",
+        disable_tqdm=None if shown is None else not shown,
+    )
     calls = [_CallWithScore(call, evaluator, each * len(loaders))] if call and evaluator is not None else []
     more = {"loss": losses, "evaluator": evaluator, "optimizer_cls_and_kwargs": optimizer, "callbacks": calls}
     SentenceTransformerTrainer(model, args, data, **more).train()

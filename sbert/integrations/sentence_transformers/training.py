@@ -45,6 +45,7 @@ _SCHEDULES = (
     "linear cosine cosine_with_restarts polynomial constant constant_with_warmup inverse_sqrt cosine_with_min_lr"
     " cosine_warmup_with_min_lr warmup_stable_decay"
 )
+_SCORES = {"evaluator": "score", "": None}  # Their names of a single score, and of none.
 _CHOICES = {
     "optim": list(_OPTIMIZERS),
     "lr_scheduler_type": _SCHEDULES.split(),
@@ -154,7 +155,7 @@ def _schedule(args: Any, rate: float, total: int, scheduler: Any) -> Callable[[f
 def _config(args: Any, device: str, total: int, each: int, scheduler: Any = None, **own: Any) -> TrainingConfig:
     """Our settings of theirs, for a number of steps in all and per epoch; ``own`` are those that depend on the data."""
     ours = {name: getattr(args, theirs) for theirs, name in _SAME.items()} | _choose_optimizer(args)
-    chunk = 4096 if args.gradient_checkpointing else None
+    chunk = own.pop("chunk_tokens", None) or (4096 if args.gradient_checkpointing else None)
     ours |= {"mix": args.multi_dataset_batch_sampler, "chunk_tokens": chunk} | own
     ours |= {"steps": args.max_steps} if args.max_steps > 0 else {"epochs": args.num_train_epochs}
     ours["batch_size"] *= int(os.environ.get("WORLD_SIZE", "1"))
@@ -175,9 +176,7 @@ def _config(args: Any, device: str, total: int, each: int, scheduler: Any = None
         evaluate_every=evaluating if args.eval_strategy == "steps" else None,
         checkpoint_every=state.save_steps if args.save_strategy == "steps" else None,
         keep=args.save_total_limit or 10**9,  # All, as theirs.
-        metric=f"evaluation_{metric}"
-        if metric.endswith("loss")
-        else {"evaluator": "score", "": None}.get(metric, metric),
+        metric=f"evaluation_{metric}" if metric.endswith("loss") else _SCORES.get(metric, metric),
         minimize=None if args.greater_is_better is None else not args.greater_is_better,
     )
 
@@ -298,10 +297,10 @@ class SentenceTransformerTrainer:
         optimizer_cls_and_kwargs: tuple[Any, Mapping[str, Any]] | None = None, **options: Any,
     ) -> None:  # fmt: skip
         model = model_init() if model is None and model_init is not None else model
+        tokenizer = getattr(model, "tokenizer", None)
         for name, value in options.items():
-            if name in ("tokenizer", "processing_class") and value is getattr(model, "tokenizer", model):
-                continue
-            if name not in _OF_TRAINERS or value is not None:
+            is_own = name in ("tokenizer", "processing_class") and value is tokenizer
+            if not is_own and (name not in _OF_TRAINERS or value is not None):
                 instead = _OF_TRAINERS.get(name, _ELSE)
                 raise TypeError(f"{type(self).__name__}() takes no {name}={value!r:.60}; instead: {instead}")
         self.args = args or SentenceTransformerTrainingArguments()
@@ -321,7 +320,7 @@ class SentenceTransformerTrainer:
         for each in theirs:
             if not isinstance(each, module.TrainerCallback):
                 raise TypeError(f"callbacks has {each!r:.60}; pass those of transformers or of sbert.training")
-        self.handler = module.CallbackHandler(theirs, model, getattr(model, "tokenizer", None), *optimizers)
+        self.handler = module.CallbackHandler(theirs, model, tokenizer, *optimizers)
         self.add_callback = self.handler.add_callback
 
     def trainer(self, eval_dataset: Any = None) -> Trainer:
@@ -340,16 +339,15 @@ class SentenceTransformerTrainer:
             args.metric_for_best_model = args.metric_for_best_model or "loss"
         if args.metric_for_best_model and args.greater_is_better is None:
             args.greater_is_better = not args.metric_for_best_model.endswith("loss")
-        own = {"scheduler": self.scheduler, **_choose_optimizer(args, self.optimizer)}
-        own |= {name: options[name] for name in ("chunk_tokens",) if name in options}
+        own = {"chunk_tokens": options.get("chunk_tokens"), **_choose_optimizer(args, self.optimizer)}
         own |= {"mix": "round_robin"} if len(data) == 1 else {}  # Any other reads a whole stream.
         trainer = Trainer(
-            self.model, data, losses, _config(args, device, 1, 1, **own),
+            self.model, data, losses, _config(args, device, 1, 1, self.scheduler, **own),
             evaluator=self.evaluator, evaluation_data=held_out, callbacks=self.callbacks, guide=options.get("guide"),
             columns={name: columns for name, (columns, _) in columns_of.items() if columns},
             label={name: label for name, (_, label) in columns_of.items() if label},
         )  # fmt: skip
-        trainer.config = _config(args, device, *trainer.batches.steps(trainer.config), **own)
+        trainer.config = _config(args, device, *trainer.batches.steps(trainer.config), self.scheduler, **own)
         return trainer
 
     def train(self, resume_from_checkpoint: str | os.PathLike[str] | bool | None = None) -> Any:
