@@ -212,6 +212,7 @@ def test_early_stopping_is_theirs(calm: Path, patience: int) -> None:
 
 
 def test_the_loss_decides_by_default(calm: Path, tmp_path: Path) -> None:
+    """In both libraries, which save the model at each step."""
     for st, name in ((theirs, "theirs"), (ours, "ours")):
         trainer = make(
             st, calm, tmp_path / name, load_best_model_at_end=True, eval_strategy="steps", eval_steps=1,
@@ -233,6 +234,8 @@ class Kill(TrainerCallback):
 
 
 def test_resume_from_the_newest_checkpoint_by_its_path(calm: Path, tmp_path: Path) -> None:
+    """The history, too, is that of a run that was not stopped: three runs show it."""
+
     def run(name: str, *callbacks: Any) -> Any:
         options = {"save_strategy": "steps", "save_steps": 3, "logging_steps": 1, "eval_strategy": "epoch"}
         named = {"callbacks": callbacks, "eval_dataset": DATA}
