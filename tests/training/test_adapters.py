@@ -49,13 +49,13 @@ def load(folder: Path, dtype: str = "bfloat16", **options: Any) -> SentenceEncod
     return SentenceEncoder(folder, dtype=dtype, device="cpu", **options)
 
 
-def adapted(folder: Path, dtype: str = "bfloat16", **options: Any) -> SentenceEncoder:
+def adapted(folder: Path, dtype: str = "bfloat16", alpha: int = 8, **options: Any) -> SentenceEncoder:
     """The base model with a new adapter, whose weights are the same in all dtypes."""
     from peft import LoraConfig
 
     model = load(folder, dtype, **options)
     torch.manual_seed(0)
-    lora = LoraConfig(r=4, target_modules="all-linear", lora_dropout=0.1)
+    lora = LoraConfig(r=4, lora_alpha=alpha, target_modules="all-linear", lora_dropout=0.1)
     model[0].auto_model.add_adapter(lora)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -84,7 +84,7 @@ def test_the_loss_over_a_base_in_bfloat16_falls_as_over_one_in_float32(base: Pat
 
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"chunk_tokens": 32, "gradient_checkpointing": True}, {"dtype": "bfloat16", "optimizer": "adafactor"}],
+    [{}, {"chunk_tokens": 128, "gradient_checkpointing": True}, {"dtype": "bfloat16", "optimizer": "adafactor"}],
     ids=["plain", "cached and checkpointed", "adafactor"],
 )
 def test_adapters_resume_bit_by_bit_and_load_over_their_base(
@@ -198,6 +198,14 @@ def test_a_quantized_base(base: Path, tmp_path: Path) -> None:
     again = load(tmp_path / "out" / "final", "float32", **options)
     np.testing.assert_allclose(again.encode(small.TEXTS), model.encode(small.TEXTS), atol=0.02)
     load(tmp_path / "out" / "final", "float32").save(tmp_path / "merged")
+
+
+def test_another_base_or_adapter_is_no_resume(base: Path, tmp_path: Path) -> None:
+    fit(adapted(base), output=tmp_path / "out", steps=1)
+    with pytest.raises(ValueError, match="different training: frozen weights was"):
+        fit(adapted(base, "float32"), resume=True, output=tmp_path / "out", steps=1)
+    with pytest.raises(ValueError, match="different training: scaling of adapters was"):
+        fit(adapted(base, alpha=16), resume=True, output=tmp_path / "out", steps=1)
 
 
 def test_what_is_refused(base: Path, tmp_path: Path) -> None:

@@ -252,6 +252,8 @@ def describe_setup(
         prompts[name] = dataset.prompts
     setup = {"settings": describe_settings(config), "model": repr(weights.model)}
     setup |= {"frozen weights": weights.digest_frozen(), "losses": losses, "data": data, "prompts": prompts}
+    if adapters := find_adapters(weights.model).values():  # Their shapes do not show it.
+        setup["scaling of adapters"] = sorted({repr(getattr(each, "scaling", None)) for each in adapters})
     setup["callbacks"] = [type(each).__name__ for each in select_stateful(callbacks)]
     stored: dict[str, Any] = json.loads(json.dumps(setup))
     return stored
