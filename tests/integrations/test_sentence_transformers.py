@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader
 
 import sbert
 import sbert.integrations.sentence_transformers as ours
-from sbert.integrations.sentence_transformers import losses, training
+from sbert.integrations.sentence_transformers import losses
 from tests import pairs
 from tests.data.test_datasets import hub
 from tests.integrations.test_snippets import check_equal

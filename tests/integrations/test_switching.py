@@ -21,8 +21,8 @@ import sbert
 from sbert import CrossEncoder, SentenceEncoder
 from sbert.integrations import switching
 from sbert.integrations.foreign_arguments import ALIASES, REFUSED
-from sbert.integrations.sentence_transformers import cross_encoder, encoders, evaluation, losses, models, training, util
-from sbert.integrations.sentence_transformers.forms import CONVERT, Form
+from sbert.integrations.sentence_transformers import training
+from sbert.integrations.sentence_transformers.forms import CONVERT
 from sbert.integrations.switching import OF_MODELS, PARAMETERS, ROWS, TRAINERS, TRAINING, Row
 from tests import pairs, small
 

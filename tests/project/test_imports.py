@@ -73,6 +73,8 @@ CLOCKS = {
     "cli/benchmark.py": "figures",
     "cli/gpu_doctor.py": "figures",
     "cli/train.py": "the time that is left",
+    "integrations/sentence_transformers/training.py": "figures",
+    "integrations/sentence_transformers/util.py": "figures",
     "pipeline/batcher.py": "how long requests wait for others, and figures",
     "pipeline/progress.py": "the rate of the progress bar",
     "storage/folders.py": "how long to wait for readers",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ from sbert import cross_encoder
 from sbert.inputs.arguments import check_choice
 from sbert.integrations.sentence_transformers import features
 from sbert.integrations.sentence_transformers.attributes import Attributes
+from sbert.integrations.sentence_transformers.forms import ModelCardData
 from sbert.integrations.sentence_transformers.training import (
     SentenceTransformerTrainer,
     SentenceTransformerTrainingArguments,
@@ -29,6 +31,8 @@ _BY_POSITION = (
 
 class SentenceTransformer(Attributes):
     """A ``SentenceEncoder`` whose similarities are tensors, with their ``encode`` and the old ``fit``."""
+
+    model_card_data = cached_property(lambda _: ModelCardData())
 
     def encode(self, sentences: Any, *args: Any, **options: Any) -> Any:
         """Ours, with arguments by position; int8 and uint8 in the ranges of the texts of the call."""
@@ -70,6 +74,7 @@ class SentenceTransformer(Attributes):
 class CrossEncoder(cross_encoder.CrossEncoder):
     """Ours, with their names of its parts and the old ``fit``."""
 
+    model_card_data = cached_property(lambda _: ModelCardData())
     model = transformers_model = property(lambda self: self.auto_model)
     config = property(lambda self: self.auto_model.config)
     default_activation_function = property(lambda self: self.activation)

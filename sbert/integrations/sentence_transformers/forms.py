@@ -92,9 +92,9 @@ class Form:
 
     def make_class(self, bases: tuple[type, ...], ours: Any, **members: Any) -> Any:
         """The class under their name."""
-        made = type(bases[0])(self.name, bases, {"form": self, "__doc__": self.describe(ours), **members})
-        made.__signature__ = self.signature  # type: ignore[attr-defined]
-        return made
+        new = type(bases[0])(self.name, bases, {"form": self, "__doc__": self.describe(ours), **members})
+        new.__signature__ = self.signature  # type: ignore[attr-defined]
+        return new
 
 
 def rows(vectors: Any) -> Tensor:

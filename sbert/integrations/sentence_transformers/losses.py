@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from sbert import losses
 from sbert.integrations.sentence_transformers.forms import DistanceMetric, Form, absent
@@ -145,6 +145,15 @@ class _Divergence(losses.DistillKLDivLoss):
         super().__init__(student, teacher_temperature=teacher, **options)
 
 
+class _Margin(losses.MarginMSELoss):
+    """Also of labels that are the teacher's scores, of the positive and of each negative."""
+
+    def forward(self, anchor: Tensor, positive: Tensor, *negatives: Tensor, labels: Tensor) -> Tensor:
+        if labels.ndim == 2 and labels.shape[1] == len(negatives) + 1:
+            labels = labels[:, :1] - labels[:, 1:]  # (rows, negatives)
+        return super().forward(anchor, positive, *negatives, labels=labels)
+
+
 class _Softmax(losses.SoftmaxLoss):
     def __init__(self, dim: int, classes: int, rep: bool, difference: bool, product: bool) -> None:
         blocks = [*(["u", "v"] if rep else []), *(["|u-v|"] if difference else []), *(["u*v"] if product else [])]
@@ -177,7 +186,7 @@ BatchSemiHardTripletLoss = loss_class("losses.BatchSemiHardTripletLoss", losses.
 BatchHardSoftMarginTripletLoss = loss_class("losses.BatchHardSoftMarginTripletLoss", _SoftMargin)
 MSELoss = loss_class("losses.MSELoss", _Distilled)
 EmbedDistillLoss = loss_class("losses.EmbedDistillLoss", _Distilled)
-MarginMSELoss = loss_class("losses.MarginMSELoss", losses.MarginMSELoss)
+MarginMSELoss = loss_class("losses.MarginMSELoss", _Margin)
 DistillKLDivLoss = loss_class("losses.DistillKLDivLoss", _Divergence)
 MegaBatchMarginLoss = loss_class("losses.MegaBatchMarginLoss", losses.MegaBatchMarginLoss)
 GlobalOrthogonalRegularizationLoss = loss_class(

@@ -58,6 +58,16 @@ def _static(tokenizer: Any, weights: Any = None, dim: int | None = None) -> nn.M
     return note_dim(modules.StaticEmbedding(fast, table), table.shape[1])
 
 
+def _words(tokenizer: Any, weights: Any, **more: Any) -> nn.Module:
+    words = tokenizer.get_vocab() if hasattr(tokenizer, "get_vocab") else tokenizer
+    return note_dim(modules.WordEmbeddings(list(words), torch.as_tensor(weights), **more), len(weights[0]))
+
+
+def _read_words(path: Any, **options: Any) -> nn.Module:
+    module = modules.WordEmbeddings.from_text_file(path, **options)
+    return note_dim(module, module.embedding.embedding_dim)
+
+
 class _Alike(type):
     """Of a class under their name, ours are instances: a model that is loaded has ours."""
 
@@ -73,15 +83,15 @@ def _module_class(of: str, ours: type[nn.Module], make: Callable[..., nn.Module]
     form = Form(of)
 
     def create(cls: Any, *args: Any, **options: Any) -> Any:
-        return make(**form.translate(args, options)) if cls is made else nn.Module.__new__(cls)
+        return make(**form.translate(args, options)) if cls is new else nn.Module.__new__(cls)
 
     def inherit(cls: Any) -> None:
         cls.alike = ()
 
     members = {"__new__": create, "__init_subclass__": classmethod(inherit), "__module__": __name__}
-    made = form.make_class((_Own, ours), ours, **members)
-    made.alike = ours
-    return made
+    new = form.make_class((_Own, ours), ours, **members)
+    new.alike = ours
+    return new
 
 
 Transformer = _module_class("models.Transformer", modules.Transformer, _transformer)
@@ -92,8 +102,12 @@ Dropout = _module_class("models.Dropout", modules.Dropout, modules.Dropout)
 LayerNorm = _module_class("models.LayerNorm", modules.LayerNorm, modules.LayerNorm)
 LSTM = _module_class("models.LSTM", modules.LSTM, _lstm)
 StaticEmbedding = _module_class("models.StaticEmbedding", modules.StaticEmbedding, _static)
+Router = Asym = _module_class("models.Router", modules.Router, modules.Router)
+Router.for_query_document = lambda query, document: modules.Router({"query": query, "document": document}, "document")
 InputModule = Module
-WordEmbeddings = modules.WordEmbeddings
+WordEmbeddings = _module_class("models.WordEmbeddings", modules.WordEmbeddings, _words)
+WordEmbeddings.from_text_file = _read_words
 __all__ = ["LSTM", "Dense", "Dropout", "InputModule", "LayerNorm", "Module", "Normalize", "Pooling"]
+__all__ += ["Asym", "Router"]
 __all__ += ["StaticEmbedding", "Transformer", "WordEmbeddings"]
 __getattr__ = absent(__name__, "models")

@@ -169,7 +169,7 @@ def _config(args: Any, device: str, total: int, each: int, scheduler: Any = None
     return TrainingConfig(
         **{**ours, "output": None if args.save_strategy == "no" else args.output_dir},
         schedule=_schedule(args, ours["learning_rate"], total, scheduler),
-        log_every={"steps": state.logging_steps, "epoch": each, "no": 10**9}[args.logging_strategy],
+        log_every=max(1, {"steps": state.logging_steps, "epoch": each, "no": 10**9}[args.logging_strategy]),
         dtype="float16" if args.fp16 and device != "cpu" else "bfloat16" if args.fp16 or args.bf16 else "float32",
         sampler=samplers.get(args.batch_sampler, args.batch_sampler),
         shuffle_buffer=1,  # Streams stay in their order, as theirs.
@@ -309,8 +309,8 @@ class SentenceTransformerTrainer:
         self.scheduler = optimizers[1]
         self.train_dataset, self.eval_dataset = train_dataset, eval_dataset
         named = loss if isinstance(loss, Mapping) else {"": default_loss(model) if loss is None else loss}
-        made = {name: as_loss(each(model) if isinstance(each, type) else each) for name, each in named.items()}
-        self.loss = made if isinstance(loss, Mapping) else made[""]
+        new = {name: as_loss(each(model) if isinstance(each, type) else each) for name, each in named.items()}
+        self.loss = new if isinstance(loss, Mapping) else new[""]
         self.evaluator = SequentialEvaluator(evaluator) if isinstance(evaluator, (list, tuple)) else evaluator
         self.state, self.control = import_from("TrainerState")(), import_from("TrainerControl")()
         given = [each() if isinstance(each, type) else each for each in callbacks or ()]
