@@ -14,6 +14,8 @@ import os
 import pickle
 import random
 import re
+import shutil
+import sys
 import tarfile
 import zipfile
 from collections.abc import Iterable
@@ -201,6 +203,20 @@ def write_models(cache: Path, names: Iterable[str], dim: int) -> None:
                     (snapshot / file.name).symlink_to(file)
 
 
+def write_nanobeir(cache: Path) -> None:
+    """NanoBEIR's first three data sets in a cache of the hub, as files."""
+    repository = cache / "datasets--sentence-transformers--NanoBEIR-en"
+    (repository / "refs").mkdir(parents=True, exist_ok=True)
+    (repository / "refs" / "main").write_text("0" * 40)
+    for part in ("corpus", "queries", "qrels", "bm25"):
+        folder = repository / "snapshots" / ("0" * 40) / part
+        folder.mkdir(parents=True, exist_ok=True)
+        lines = map(json.dumps, load_dataset("sentence-transformers/NanoBEIR-en", part, split="Nano").to_list())
+        text = "\n".join(lines)
+        for name in ("MSMARCO", "NFCorpus", "NQ"):
+            (folder / f"Nano{name}-00000-of-00001.jsonl").write_text(text, encoding="utf-8")
+
+
 def _tables() -> dict[str, list[Any]]:
     """The text files that scripts download or read, by their names: lines, or the values between tabs."""
     pairs = rows()
@@ -221,6 +237,13 @@ def _tables() -> dict[str, list[Any]]:
         "test.txt": asked[::-1],
         "train_random.txt": [(i, i + 1, i + 3) for i in range(100, 400, 2)],
         "stsbenchmark.tsv.gz": [("split", "genre", "dataset", "year", "sid", "score", "sentence1", "sentence2"), *sts],
+        "AllNLI.tsv.gz": [
+            ("split", "dataset", "filename", "sentence1", "sentence2", "label"),
+            *(
+                (splits[i % 4], "d", "f", a, b, "contradiction neutral entailment".split()[i % 3])
+                for i, (a, b, _) in enumerate(pairs)
+            ),
+        ],
         "quora_duplicate_questions.tsv": [
             ("id", "qid1", "qid2", "question1", "question2", "is_duplicate"),
             *((i, *row) for i, row in enumerate(classified)),
@@ -258,6 +281,18 @@ def _tables() -> dict[str, list[Any]]:
             (i, (i + j) % 50, pairs[i][0], pairs[(i + j) % 50][1]) for i in range(20) for j in range(10)
         ],
     }
+
+
+def replace_downloads(files: Path) -> None:
+    """Copy a small file where a function of the package would download one, in this process."""
+
+    def http_get(url: str, path: str) -> None:
+        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+        shutil.copy(files / url.rpartition("/")[2], path)
+
+    for module in [module for name, module in sys.modules.items() if name.startswith("sentence_transformers")]:
+        if "http_get" in vars(module):
+            module.http_get = http_get  # type: ignore[attr-defined]
 
 
 def write_files(folder: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 import sbert.evaluation as own_evaluation
@@ -21,6 +22,20 @@ from sbert.integrations.sentence_transformers.training import (
     CrossEncoderTrainer,
     CrossEncoderTrainingArguments,
 )
+
+
+class _Binary(own_losses.BinaryCrossEntropyLoss):
+    """With the weight of the label 1."""
+
+    def __init__(self, pos_weight: Tensor | None) -> None:
+        super().__init__()
+        self.pos_weight = pos_weight
+
+    def forward(self, scores: Tensor, *, labels: Tensor) -> Tensor:
+        if self.pos_weight is None:
+            return super().forward(scores, labels=labels)
+        weight, labels = self.pos_weight.to(scores.device), labels.to(scores.dtype)
+        return F.binary_cross_entropy_with_logits(scores.squeeze(1), labels, pos_weight=weight)
 
 
 class _Contrastive(own_losses.LocalizedContrastiveLoss):
@@ -109,7 +124,7 @@ class _NanoBEIR(own_evaluation.Evaluator):
 
 
 _LOSSES: dict[str, Any] = {
-    "BinaryCrossEntropyLoss": own_losses.BinaryCrossEntropyLoss,
+    "BinaryCrossEntropyLoss": _Binary,
     "CrossEntropyLoss": own_losses.CrossEntropyLoss,
     "MSELoss": own_losses.SquaredErrorLoss,
     "MarginMSELoss": own_losses.ScoreMarginMSELoss,

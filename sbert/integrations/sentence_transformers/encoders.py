@@ -71,6 +71,13 @@ class SentenceTransformer(Attributes):
         return features.run(self, value) if isinstance(value, dict) else super().forward(value)
 
 
+for _name in (
+    "add_adapter load_adapter delete_adapter set_adapter enable_adapters disable_adapters active_adapter"
+    " active_adapters get_adapter_state_dict"
+).split():
+    setattr(SentenceTransformer, _name, property(lambda self, name=_name: getattr(self[0].auto_model, name)))
+
+
 class CrossEncoder(cross_encoder.CrossEncoder):
     """Ours, with their names of its parts and the old ``fit``."""
 

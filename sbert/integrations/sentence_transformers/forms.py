@@ -138,6 +138,7 @@ CONVERT: dict[str, Callable[[Any], Any]] = {
     "inverse": lambda scale: 1 / scale,
     "similarity": lambda given: None if given is None else similarity_name(given),
     "activation": _name_activation,
+    "function": lambda given: getattr(nn, _name_activation(given))() if isinstance(given, str) else given,
     "distance": lambda name: {"l2": "euclidean"}.get(name, name),
     "margin": lambda margin: margin or 0.0,
 }
