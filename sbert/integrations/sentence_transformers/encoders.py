@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -71,11 +71,15 @@ class SentenceTransformer(Attributes):
         return features.run(self, value) if isinstance(value, dict) else super().forward(value)
 
 
+def _of_network(name: str, model: Any) -> Any:
+    return getattr(model[0].auto_model, name)
+
+
 for _name in (
     "add_adapter load_adapter delete_adapter set_adapter enable_adapters disable_adapters active_adapter"
     " active_adapters get_adapter_state_dict"
 ).split():
-    setattr(SentenceTransformer, _name, property(lambda self, name=_name: getattr(self[0].auto_model, name)))
+    setattr(SentenceTransformer, _name, property(partial(_of_network, _name)))
 
 
 class CrossEncoder(cross_encoder.CrossEncoder):
