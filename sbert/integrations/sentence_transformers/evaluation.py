@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
@@ -184,6 +185,19 @@ class _PercentError(evaluation.MSEEvaluator):
         return {"negative_mse": 100 * super().measure(vectors)["negative_mse"]}
 
 
+class _PairClasses(evaluation.PairClassificationEvaluator):
+    """With Matthews' correlation at the threshold of F1."""
+
+    def measure_by(self, vectors: evaluation.Vectors, similarity: str) -> dict[str, float]:
+        """The metrics by one similarity."""
+        metrics = super().measure_by(vectors, similarity)
+        positives, hits = int(self._labels.sum()), metrics["recall"] * self._labels.sum()
+        wrong = hits / metrics["precision"] - hits if metrics["precision"] else 0.0
+        right = len(self._labels) - positives - wrong  # Negatives that are predicted as such.
+        product = (hits + wrong) * positives * (len(self._labels) - positives) * (right + positives - hits)
+        return metrics | {"mcc": (hits * right - wrong * (positives - hits)) / math.sqrt(product) if product else 0.0}
+
+
 _NANOBEIR = (
     "ClimateFEVER DBPedia FEVER FiQA2018 HotpotQA MSMARCO NFCorpus NQ QuoraRetrieval SCIDOCS ArguAna SciFact Touche2020"
 )
@@ -225,7 +239,7 @@ EmbeddingSimilarityEvaluator = evaluator_class(
 )
 BinaryClassificationEvaluator = evaluator_class(
     "evaluation.BinaryClassificationEvaluator",
-    Kind(evaluation.PairClassificationEvaluator, "{similarity}_{name}", "ap", {"average_precision": "ap"}),
+    Kind(_PairClasses, "{similarity}_{name}", "ap", {"average_precision": "ap"}),
 )
 TripletEvaluator = evaluator_class(
     "evaluation.TripletEvaluator", Kind(evaluation.TripletEvaluator, "{similarity}_{name}", "accuracy")

@@ -7,12 +7,16 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from sbert.batch import TokenBatch, TokenEmbeddings
 from sbert.losses.module import is_model_like
+from sbert.losses.signature import Signature
 from sbert.modules import register_module
+
+LABELS = ("label", "labels", "score", "scores")
 
 
 def tokenize(model: Any, texts: Iterable[Any]) -> dict[str, Tensor]:
@@ -92,6 +96,21 @@ class LossOfFeatures(nn.Module):
     def forward(self, *sentences: Tensor, labels: Tensor | None = None) -> Tensor:
         value = self.loss([{"sentence_embedding": column} for column in sentences], labels)
         return torch.stack(list(value.values())).sum() if isinstance(value, dict) else value
+
+
+def join_documents(rows: Any, loss: Any) -> Any:
+    """Rows with one column per document as rows of a query, documents and labels, for a loss of lists."""
+    names = list(getattr(rows, "column_names", None) or ())
+    label = next((name for name in names if name in LABELS), None)
+    query, *documents = [name for name in names if name != label] or [""]
+    if not documents or not Signature.of(loss).takes_lists or not isinstance(rows[0][documents[0]], str):
+        return rows
+    joined = [{"query": row[query], "documents": [row[name] for name in documents]} for row in rows]
+    for new, row in zip(joined, rows, strict=True):
+        if label is not None:  # Labels of negatives alone are differences from the positive's.
+            given = np.atleast_1d(row[label]).tolist()
+            new["labels"] = given if len(given) == len(documents) else [0.0, *(-margin for margin in given)]
+    return joined
 
 
 def as_loss(loss: Any) -> Any:
