@@ -7,6 +7,7 @@ import shutil
 import time
 from collections.abc import Callable
 from importlib.util import find_spec
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -54,6 +55,19 @@ def _communities(vectors: Any, **options: Any) -> list[list[int]]:
     return search.community_detection(rows(vectors), **options)
 
 
+def _rank(model: Any, pairs: list[Any], corpus: Any, count: int) -> list[dict[str, Any]]:
+    """Rows with the texts that are most similar to their anchors, positives or not."""
+    texts = list(dict.fromkeys([*(corpus or ()), *(positive for _, positive in pairs)]))
+    queries, documents = model.encode_query([anchor for anchor, _ in pairs]), model.encode_document(texts)
+    hits = _search(queries, documents, count + 1, model.similarity_fn_name)
+    rows = []
+    for (anchor, positive), row in zip(pairs, hits, strict=True):
+        others = [texts[hit["corpus_id"]] for hit in row if texts[hit["corpus_id"]] != anchor][:count]
+        named = {f"negative_{number}": text for number, text in enumerate(others, 1)}
+        rows.append({"anchor": anchor, "positive": positive, **named})
+    return rows
+
+
 def _negatives(
     dataset: Any,
     model: Any,
@@ -63,6 +77,7 @@ def _negatives(
     form: str,
     strategy: str,
     as_triplets: bool | None,
+    include_positives: bool,
     **options: Any,
 ) -> Any:
     from datasets import Dataset  # type: ignore[import-untyped]
@@ -75,7 +90,10 @@ def _negatives(
     seed = None if strategy == "top" else 42
     given = {name: value for name, value in options.items() if value is not None}
     how: dict[str, Any] = {"as_triplets": form == "triplet", "as_lists": form.startswith("labeled")}
-    mined = search.mine_hard_negatives(model, pairs, corpus, seed=seed, **how, **given)
+    if include_positives:
+        mined = _rank(model, pairs, corpus, options["negatives"])
+    else:
+        mined = search.mine_hard_negatives(model, pairs, corpus, seed=seed, **how, **given)
     columns |= {"query": columns["anchor"], "documents": columns["positive"]}
     if form == "labeled-pair":
         mined = [
@@ -112,16 +130,24 @@ def _search_quantized(
     corpus_index: Any = None,
     corpus_precision: str = "float32",
     top_k: int = 10,
+    rescore: bool = True,
+    rescore_multiplier: int = 2,
     output_index: bool = False,
-    **options: Any,
+    **_: Any,
 ) -> tuple[Any, ...]:
     """The hits, the seconds, and the corpus as its index: all pairs are compared; ``sbert.search.Index`` is faster."""
     started, corpus = time.perf_counter(), corpus_index if corpus_embeddings is None else corpus_embeddings
-    values = np.asarray(corpus)
+    values, queries, count = np.asarray(corpus), rows(query_embeddings).numpy(), top_k
     if corpus_precision in ("binary", "ubinary"):
         packed = values.astype(np.int16) + 128 if corpus_precision == "binary" else values
         values = np.unpackbits(packed.astype(np.uint8), axis=1) * 2.0 - 1  # (rows, dim)
-    hits = _search(query_embeddings, values.astype(np.float32), top_k, "dot")
+        queries, count = np.where(queries > 0, 1.0, -1.0), top_k * (rescore_multiplier if rescore else 1)
+    hits = _search(queries.astype(np.float32), values.astype(np.float32), count, "dot")
+    if count > top_k:  # Bits, 0 or 1, by the queries in full precision.
+        for query, own in zip(rows(query_embeddings).numpy(), hits, strict=True):
+            for hit in own:
+                hit["score"] = float(query @ (values[hit["corpus_id"]] > 0))
+            own[:] = sorted(own, key=itemgetter("score"), reverse=True)[:top_k]
     return (hits, time.perf_counter() - started, *([corpus] if output_index else []))
 
 
