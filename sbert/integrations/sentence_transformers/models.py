@@ -68,6 +68,15 @@ def _read_words(path: Any, **options: Any) -> nn.Module:
     return note_dim(module, module.embedding.embedding_dim)
 
 
+def _router(routes: Mapping[str, Any], default_route: str | None, first: bool) -> nn.Module:
+    default = default_route or (next(iter(routes), None) if first else None)
+    router = modules.Router(
+        {name: chain if isinstance(chain, list) else [chain] for name, chain in routes.items()}, default
+    )
+    vars(router)["sub_modules"] = router.routes
+    return router
+
+
 class _Alike(type):
     """Of a class under their name, ours are instances: a model that is loaded has ours."""
 
@@ -102,8 +111,8 @@ Dropout = _module_class("models.Dropout", modules.Dropout, modules.Dropout)
 LayerNorm = _module_class("models.LayerNorm", modules.LayerNorm, modules.LayerNorm)
 LSTM = _module_class("models.LSTM", modules.LSTM, _lstm)
 StaticEmbedding = _module_class("models.StaticEmbedding", modules.StaticEmbedding, _static)
-Router = Asym = _module_class("models.Router", modules.Router, modules.Router)
-Router.for_query_document = lambda query, document: modules.Router({"query": query, "document": document}, "document")
+Router = Asym = _module_class("models.Router", modules.Router, _router)
+Router.for_query_document = lambda query, document: _router({"query": query, "document": document}, "document", True)
 InputModule = Module
 WordEmbeddings = _module_class("models.WordEmbeddings", modules.WordEmbeddings, _words)
 WordEmbeddings.from_text_file = _read_words

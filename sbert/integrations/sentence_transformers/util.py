@@ -109,6 +109,8 @@ def _quantize(embeddings: Any, precision: str, ranges: Any = None, calibration: 
     if precision == "float32":
         return vectors.astype(np.float32)
     whole = precision in ("int8", "uint8")
+    if whole and not len(vectors):
+        return vectors.astype(precision)
     if whole and ranges is None:
         ranges = search.calibrate(vectors if calibration is None else rows(calibration).cpu().numpy())
     quantized = search.quantize(vectors, "int8" if whole else precision, ranges if whole else None)
