@@ -100,8 +100,8 @@ def _cells(start: int, count: int) -> list[dict[str, Any]]:
     chosen = rows()[start : start + count]
     cells: list[dict[str, Any]] = []
     for i, (a, b, score) in enumerate(chosen):
-        near = [(i + step) % count for step in (0, 7, 11, 13, 17)]
-        labels = [1, 0, 0, 0, 0]
+        near = [(i + step) % count for step in (0, 7, 11, 13, 17, 19)]
+        labels = [1, 0, 0, 0, 0, 0]
         cell = {"a": a, "b": b, "n": chosen[near[1]][1], "five": score, "score": score / 5, "both": [score, score / 3]}
         cell |= {"same": int(score >= 3), "relation": 0 if score > 3.5 else 2 if score < 1.5 else 1, "number": i}
         cell |= {"id": str(i), "other_id": str(i + 1 - 2 * (i % 2)), "negative_id": str(near[1]), "labels": labels}

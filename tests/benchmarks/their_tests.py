@@ -5,8 +5,8 @@ python -m tests.benchmarks.their_tests CHECKOUT [--only PART ...] [--all FILE]
 CHECKOUT is a folder of its repository. The tests run in a copy, after
 ``sbert.integrations.sentence_transformers.install()``, each file in a process of its own, with small random models
 under the names that the tests load and small data of ``stand_ins``. A name that we do not offer is a stand-in, so that
-the file can be imported: it raises when it is used. What passes by chance is no merit; what fails since it wants the
-values of a real model is no fault. ``--all`` writes a line for each case that fails. SBERT_DATA names the folder of
+the file can be imported: it raises when it is used. Slow ones run, too. What fails since it wants the values of a
+real model is no fault. ``--all`` writes a line for each case that fails. SBERT_DATA names the folder of
 evaluation data.
 """
 
@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 LIMIT, FILE_LIMIT = 60, 900  # Seconds for a case, and for a file.
-CONFIG = "[pytest]\nmarkers =\n    slow: x\n    custom: x\naddopts = -m 'not slow and not custom' -p no:cacheprovider\n"
+CONFIG = "[pytest]\nmarkers =\n    slow: x\n    custom: x\naddopts = -p no:cacheprovider\n"
 
 
 class StandIn:
