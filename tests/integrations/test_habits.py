@@ -76,11 +76,7 @@ model.zero_grad(); next(model.parameters()).grad
 model.training, model.train().training, model.eval().training
 model.half().dtype
 model.bfloat16().dtype
-model.half().encode(texts, convert_to_tensor=True).dtype
-model.half(); model.encode(texts, convert_to_tensor=True); model.encode(texts[0], convert_to_tensor=True).dtype
-model.bfloat16().encode(texts, convert_to_tensor=True).dtype
 model.bfloat16().encode(texts).dtype
-model.double().encode(texts, convert_to_tensor=True).dtype
 model.half().float().encode(texts, convert_to_tensor=True).dtype
 model.cpu().to("cpu").eval().encode(texts)
 model.apply(lambda module: None) is model
@@ -164,6 +160,10 @@ REFUSED = {
 DIFFERENT = {
     "sorted(model.state_dict())": "weights have the names of versions before 6, with auto_model",
     'SentenceTransformer(folder, model_kwargs={"dtype": "float16"}).dtype': "float32 on a CPU; a warning says so",
+    "model.half().encode(texts, convert_to_tensor=True).dtype": "vectors are float32, whatever the weights are",
+    "model.half(); model.encode(texts); model.encode(texts[0], convert_to_tensor=True).dtype": "float32, too",
+    "model.bfloat16().encode(texts, convert_to_tensor=True).dtype": "float32, too",
+    "model.double().encode(texts, convert_to_tensor=True).dtype": "float32, too",
     "model.encode([]).shape": "(0, dim), so that it can be concatenated",
     "model.train(); model.encode(texts); model.training": "encode() leaves the mode of the model as it was",
     "model.encode(texts, output_value=None)[0].keys()": "without the features of the text",

@@ -13,7 +13,6 @@ import pytest
 import sentence_transformers as theirs
 import torch
 from torch import nn
-from torch.optim.lr_scheduler import LambdaLR, StepLR
 from torch.utils.data import DataLoader
 from transformers import EarlyStoppingCallback, TrainerCallback, get_scheduler
 
@@ -78,7 +77,6 @@ def make(st: Any, folder: Path, output: Path | None = None, *, trainer: Any = No
     arguments |= {"report_to": "none", "disable_tqdm": True, "save_strategy": "no", "use_cpu": True, **options}
     args = st.SentenceTransformerTrainingArguments(str(output or folder / "output"), **arguments)
     named = {"train_dataset": DATA, "loss": part(st, "losses").CosineSimilarityLoss(model), **(trainer or {})}
-    named = {name: value(model) if name == "optimizers" else value for name, value in named.items()}
     return st.SentenceTransformerTrainer(model, args, **named)
 
 
@@ -116,7 +114,7 @@ def test_history_events_and_best_model_are_theirs(calm: Path, tmp_path: Path) ->
     assert own_others[3] == pytest.approx(others[3], abs=1e-4)
 
 
-NAMES = {name: {} for name in training._SCHEDULES.split()} | {
+NAMES = {name: {} for name in training._CHOICES["lr_scheduler_type"]} | {
     "cosine_with_restarts": {"num_cycles": 3},
     "polynomial": {"power": 2.0},
     "cosine_with_min_lr": {"min_lr": 1e-5},
@@ -139,42 +137,8 @@ def test_learning_rates_are_theirs(name: str, warm: float) -> None:
         expected.append(optimizer.param_groups[0]["lr"])
         optimizer.step()
         scheduler.step()
-    config = training._config(args, "cpu", 20, 20)
+    config = training._config(args, "cpu", 20)
     assert [config.rate(step, 20) for step in range(20)] == pytest.approx(expected, rel=1e-12)
-
-
-def test_optimizers_are_used_as_they_are(calm: Path) -> None:
-    """Two groups with rates of their own and a scheduler, without part of the weights."""
-
-    def optimizers(model: Any) -> Any:
-        named = dict(model.named_parameters())
-        biases = [value for name, value in named.items() if name.endswith("bias")]
-        others = [value for name, value in named.items() if name.endswith("query.weight")]
-        optimizer = torch.optim.SGD([{"params": biases, "lr": 0.1}, {"params": others, "lr": 1.0}], momentum=0.9)
-        return optimizer, LambdaLR(optimizer, lambda step: 1 / (1 + step))
-
-    trained = []
-    for st in (theirs, ours):
-        trainer = make(st, calm, logging_steps=1, trainer={"optimizers": optimizers})
-        before = {name: value.clone() for name, value in trainer.model.state_dict().items()}
-        trainer.train()
-        rates = [line["learning_rate"] for line in trainer.state.log_history if "loss" in line]
-        trained.append((trainer.model.encode(ROWS["sentence1"]), rates))
-        changed = {name for name, value in trainer.model.state_dict().items() if not torch.equal(value, before[name])}
-        assert changed
-        assert all(name.endswith(("bias", "query.weight")) for name in changed)
-    assert trained[1][0] == pytest.approx(trained[0][0], abs=1e-4)
-    assert trained[1][1] == pytest.approx(trained[0][1])
-    other = torch.optim.SGD([nn.Parameter(torch.zeros(1))])
-    with pytest.raises(ValueError, match="optimizers= has tensors that are not trained; make it of the model's"):
-        make(ours, calm, trainer={"optimizers": lambda _: (other, None)}).train()
-
-    def with_steps(model: Any) -> Any:
-        optimizer = torch.optim.SGD(model.parameters(), 0.1)
-        return optimizer, StepLR(optimizer, 1)
-
-    with pytest.raises(ValueError, match="optimizers= has a StepLR; pass a LambdaLR"):
-        make(ours, calm, trainer={"optimizers": with_steps}).train()
 
 
 class Stop(TrainerCallback):
@@ -190,7 +154,7 @@ def test_callbacks_stop_and_log(calm: Path) -> None:
     trainer = make(ours, calm)
     trainer.add_callback(Stop())
     assert trainer.train().global_step == 2
-    with pytest.raises(TypeError, match="callbacks has 'stop'; pass those of transformers or of sbert"):
+    with pytest.raises(TypeError, match="callbacks has 'stop'; pass those of transformers"):
         make(ours, calm, trainer={"callbacks": ["stop"]})
 
 
@@ -251,7 +215,8 @@ def test_resume_from_the_newest_checkpoint_by_its_path(calm: Path, tmp_path: Pat
     resumed.train(str(tmp_path / "killed" / "checkpoint-3"))
     lines, expected = (each.state.log_history for each in (resumed, whole))
     assert lines[:-1] == expected[:-1]  # The last has times.
-    assert lines[-1]["train_loss"] == pytest.approx(expected[-1]["train_loss"])
+    last = [line["loss"] for line in lines if "loss" in line][3:]
+    assert lines[-1]["train_loss"] == pytest.approx(sum(last) / 3)  # Of the steps of this run.
     assert all(torch.equal(*both) for both in zip(resumed.model.parameters(), whole.model.parameters(), strict=True))
 
 
@@ -283,41 +248,24 @@ def test_models_of_functions_and_pushes(folder: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("kind", ["sentences", "pairs"])
-def test_old_fit_calls_back_with_scores(kind: str, calm: Path, tmp_path: Path) -> None:
+def test_old_fit_takes_schedulers(kind: str, calm: Path, tmp_path: Path) -> None:
+    rows = [ours.InputExample(texts=list(row), label=label) for *row, label in zip(*ROWS.values(), strict=True)]
+    loader = DataLoader(rows, batch_size=4)
+    if kind == "sentences":
+        model: Any = ours.SentenceTransformer(calm, device="cpu")
+        objective: Any = [(loader, losses.CosineSimilarityLoss(model))]
+    else:
+        model, objective = ours.CrossEncoder(str(pairs.folder(tmp_path / "scorer")), device="cpu"), loader
     for name in ("WarmupCosine", "warmupconstant", "warmuplinear", "constantlr", "warmupcosinewithhardrestarts"):
-        calls: list[Any] = []
-        rows = [ours.InputExample(texts=list(row), label=label) for *row, label in zip(*ROWS.values(), strict=True)]
-        loader, scores = DataLoader(rows, batch_size=4), iter([0.3, 0.5, 0.4, 0.2])
-        options = {"epochs": 2, "evaluation_steps": 1, "scheduler": name, "warmup_steps": 1}
-        options |= {
-            "evaluator": lambda _, scores=scores: next(scores),
-            "callback": lambda *each, calls=calls: calls.append(each),
-        }
-        if kind == "sentences":
-            model: Any = ours.SentenceTransformer(calm, device="cpu")
-            model.fit([(loader, losses.CosineSimilarityLoss(model))], **options)
-        else:
-            model = ours.CrossEncoder(str(pairs.folder(tmp_path / name)), device="cpu")
-            model.fit(loader, **options)
-        assert calls == [(0.3, 0.5, 1), (0.5, 1.0, 2), (0.4, 1.5, 3), (0.2, 2.0, 4)]
+        calls: list[int] = []
+        model.fit(objective, lambda _, calls=calls: calls.append(1) or 0.5, 2, evaluation_steps=1, scheduler=name)
+        assert len(calls) == 4
     with pytest.raises(ValueError, match="scheduler='other' is unknown"):
-        model.fit(loader if kind == "pairs" else [(loader, None)], scheduler="other")
-
-
-def test_old_fit_takes_losses_of_torch_with_an_activation(tmp_path: Path) -> None:
-    """As a loss of ours of the same value: the sigmoid of half the score."""
-    folder, weights = str(pairs.folder(tmp_path / "scorer")), []
-    rows = [
-        ours.InputExample(texts=list(row), label=int(label > 0.5)) for *row, label in zip(*ROWS.values(), strict=True)
-    ]
-    for loss, activation in ((nn.BCELoss(), lambda x: (x / 2).sigmoid()), (None, lambda x: x / 2), (None, None)):
-        model = ours.CrossEncoder(folder, device="cpu")
-        model.auto_model.eval().train = lambda *_, model=model.auto_model: model  # Without dropout.
-        options = {"warmup_steps": 0, "optimizer_class": torch.optim.SGD, "optimizer_params": {"lr": 1.0}}
-        model.fit(DataLoader(rows, batch_size=4), None, 2, loss, activation, **options)
-        weights.append(torch.cat([each.flatten() for each in model.parameters()]))
-    assert torch.allclose(weights[0], weights[1], atol=1e-5)
-    assert not torch.allclose(weights[0], weights[2], atol=1e-5)
+        model.fit(objective, scheduler="other")
+    with pytest.raises(ValueError, match="only None is supported; give SentenceTransformerTrainer callbacks="):
+        model.fit(objective, callback=print)
+    with pytest.raises(TypeError, match=r"fit\(\) takes self, train_"):
+        model.fit(objective, epoch=1)
 
 
 def test_parts_of_cross_encoders_have_their_names(tmp_path: Path) -> None:
@@ -335,3 +283,22 @@ def test_parts_of_cross_encoders_have_their_names(tmp_path: Path) -> None:
 def test_data_of_model_cards_changes_nothing(folder: Path) -> None:
     model = ours.SentenceTransformer(folder, device="cpu", model_card_data={"license": "mit"})
     assert (model.encode("a fox") == ours.SentenceTransformer(folder, device="cpu").encode("a fox")).all()
+
+
+def test_evaluation_data_by_other_names(calm: Path) -> None:
+    """Scores have the names of theirs, also of one data set after training with several."""
+    found = []
+    for st in (theirs, ours):
+        for train, held_out in ((DATA, {"a": DATA, "b": DATA}), ({"a": DATA, "b": DATA}, DATA)):
+            given = {"train_dataset": datasets.DatasetDict(train) if isinstance(train, dict) else train}
+            given["eval_dataset"] = datasets.DatasetDict(held_out) if isinstance(held_out, dict) else held_out
+            trainer = make(st, calm, max_steps=1, eval_strategy="steps", eval_steps=1, trainer=given)
+            trainer.train()
+            names = {name for line in trainer.state.log_history for name in line}
+            found.append(sorted(name for name in names if name.startswith("eval") and timeless(name)))
+    assert found[2:] == found[:2] == [["eval_a_loss", "eval_b_loss"], ["eval_loss"]]
+
+
+def test_a_trainer_needs_a_model() -> None:
+    with pytest.raises(TypeError, match="there is no model; pass model=, or model_init="):
+        ours.SentenceTransformerTrainer(train_dataset=DATA)

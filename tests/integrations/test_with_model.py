@@ -14,7 +14,12 @@ from sentence_transformers.sentence_transformer import losses as peer
 from torch.utils.data import DataLoader
 
 from sbert import losses
-from sbert.integrations.sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, with_model
+from sbert.integrations.sentence_transformers import (
+    SentenceTransformer,
+    SentenceTransformerTrainer,
+    readers,
+    with_model,
+)
 from sbert.integrations.sentence_transformers.training import SentenceTransformerTrainingArguments
 from sbert.losses.signature import Signature
 from sbert.training import TrainingBatch, backward
@@ -174,7 +179,7 @@ def test_old_fit(folder: Path) -> None:
     assert len(loader) == 2
     assert [row.label for row in loader.dataset] == [1, 0, 0, 0, 0, 0, 0, 0] * 2
     assert all((row.texts[0] == row.texts[1]) == row.label for row in loader.dataset)
-    denoised = DataLoader(with_model.DenoisingAutoEncoderDataset(TEXTS), batch_size=8, shuffle=True)
+    denoised = DataLoader(readers.DenoisingAutoEncoderDataset(TEXTS), batch_size=8, shuffle=True)
     objectives = [
         (loader, with_model.ContrastiveTensionLoss(model)),
         (denoised, with_model.DenoisingAutoEncoderLoss(model)),
@@ -187,7 +192,7 @@ def test_old_fit(folder: Path) -> None:
 
 def test_noise() -> None:
     random.seed(0)
-    data = with_model.DenoisingAutoEncoderDataset(TEXTS * 20)
+    data = readers.DenoisingAutoEncoderDataset(TEXTS * 20)
     rows = [data[i].texts for i in range(len(data))]
     assert all(set(noisy.split()) <= set(text.split()) and noisy for noisy, text in rows)
     left = sum(len(noisy.split()) for noisy, _ in rows) / sum(len(text.split()) for _, text in rows)

@@ -10,8 +10,8 @@ from contextlib import suppress
 from dataclasses import MISSING, asdict, fields
 from enum import Enum
 from functools import cache, partial
-from itertools import pairwise
 from pathlib import Path
+from statistics import fmean
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,7 +22,7 @@ from sbert.distributed.ranks import ALONE
 from sbert.inputs.arguments import check_choice, nearest_argument, warn
 from sbert.integrations import switching
 from sbert.integrations.sentence_transformers.evaluation import SequentialEvaluator
-from sbert.integrations.sentence_transformers.features import as_loss
+from sbert.integrations.sentence_transformers.features import LABELS, as_loss, join_documents
 from sbert.integrations.sentence_transformers.forms import absent
 from sbert.integrations.sentence_transformers.losses import settings
 from sbert.losses import BinaryCrossEntropyLoss, CoSENTLoss, CrossEntropyLoss
@@ -31,7 +31,6 @@ from sbert.training import Callback, Trainer, TrainingConfig
 from sbert.training.run import measure
 from sbert.training.run.checkpoint import newest
 
-_LABELS = ("label", "labels", "score", "scores")
 _ROWS = {name: row for row in switching.ROWS if row.section == switching.TRAINING for name in row.theirs}
 _OF_TRAINERS = {name: row.plain for row in switching.ROWS if row.section == switching.TRAINERS for name in row.theirs}
 _ELSE = "sbert.Trainer, its callbacks and its settings"
@@ -41,38 +40,25 @@ _OPTIMIZERS: dict[str, Any] = {
     "adamw_torch": "adamw", "adamw_torch_fused": "adamw", "adamw_8bit": "adamw_8bit", "adamw_bnb_8bit": "adamw_8bit",
     "sgd": torch.optim.SGD, "adagrad": torch.optim.Adagrad, "rmsprop": torch.optim.RMSprop,
 }  # fmt: skip
-_SCHEDULES = (
-    "linear cosine cosine_with_restarts polynomial constant constant_with_warmup inverse_sqrt cosine_with_min_lr"
-    " cosine_warmup_with_min_lr warmup_stable_decay"
-)
-_SCORES = {"evaluator": "score", "": None}  # Their names of a single score, and of none.
+_SAMPLERS, _MIXES = "batch_sampler no_duplicates no_duplicates_hashed group_by_label", "round_robin proportional"
 _CHOICES = {
     "optim": list(_OPTIMIZERS),
-    "lr_scheduler_type": _SCHEDULES.split(),
+    "lr_scheduler_type": "linear cosine cosine_with_restarts polynomial constant constant_with_warmup inverse_sqrt"
+    " cosine_with_min_lr cosine_warmup_with_min_lr warmup_stable_decay".split(),
     **dict.fromkeys(("eval_strategy", "save_strategy", "logging_strategy"), ("no", "steps", "epoch")),
-    "batch_sampler": ("batch_sampler", "no_duplicates", "no_duplicates_hashed", "group_by_label", "random", "in_order"),
-    "multi_dataset_batch_sampler": ("round_robin", "proportional"),
+    "batch_sampler": [*_SAMPLERS.split(), "random", "in_order"],
+    "multi_dataset_batch_sampler": _MIXES.split(),
 }
 _DEFAULTS = {  # history.jsonl in output_dir has all that is reported.
     "batch_sampler": "batch_sampler", "multi_dataset_batch_sampler": "proportional", "report_to": "none",
     "prompts": None, "router_mapping": None, "learning_rate_mapping": None, "warmup_ratio": 0.0,
+    "gradient_checkpointing": False,
 }  # fmt: skip
 
 
-class BatchSamplers(Enum):
-    """How rows become batches."""
-
-    BATCH_SAMPLER = "batch_sampler"
-    NO_DUPLICATES = "no_duplicates"
-    NO_DUPLICATES_HASHED = "no_duplicates_hashed"
-    GROUP_BY_LABEL = "group_by_label"
-
-
-class MultiDatasetBatchSamplers(Enum):
-    """How batches of several data sets are mixed."""
-
-    ROUND_ROBIN = "round_robin"
-    PROPORTIONAL = "proportional"
+# How rows become batches, and how batches of several data sets are mixed.
+BatchSamplers = Enum("BatchSamplers", {name.upper(): name for name in _SAMPLERS.split()})  # type: ignore[misc]
+MultiDatasetBatchSamplers = Enum("MultiDatasetBatchSamplers", {name.upper(): name for name in _MIXES.split()})  # type: ignore[misc]
 
 
 class SentenceTransformerTrainingArguments(SimpleNamespace):
@@ -87,6 +73,12 @@ class SentenceTransformerTrainingArguments(SimpleNamespace):
         super().__init__(**_defaults())
         for name, value in {"output_dir": output_dir, **options}.items():
             setattr(self, name, value)
+        given: Any = self
+        given.eval_steps = given.eval_steps or given.logging_steps
+        if given.load_best_model_at_end and given.metric_for_best_model is None:
+            given.metric_for_best_model = "loss"
+        if given.metric_for_best_model and given.greater_is_better is None:
+            given.greater_is_better = not given.metric_for_best_model.endswith("loss")
 
     def __setattr__(self, name: str, value: Any) -> None:
         known, value = _defaults(), getattr(value, "value", value)
@@ -112,38 +104,21 @@ def _defaults() -> dict[str, Any]:
 
 
 def _choose_optimizer(args: Any, given: tuple[Any, Mapping[str, Any]] | None = None) -> dict[str, Any]:
-    """The optimizer of our settings and its rate: of one of their names, or of what makes it and its arguments."""
+    """The optimizer of our settings and its rate: of one of their names, or of a class and its arguments."""
     kind, options = given or (_OPTIMIZERS[args.optim], {"lr": args.learning_rate})
     kind = "adamw" if kind is torch.optim.AdamW and set(options) == {"lr"} else kind
-    if not isinstance(kind, type):
+    if isinstance(kind, str):
         return {"optimizer": kind, "learning_rate": options["lr"]}
     trial = kind([torch.nn.Parameter(torch.zeros(1))], **options)  # Its arguments are checked, and its rate known.
     return {"optimizer": partial(kind, **options), "learning_rate": trial.defaults["lr"]}
 
 
-def _reuse(optimizer: Any) -> tuple[Any, Mapping[str, Any]]:
-    """The function of our settings that gives an optimizer of the model's parameters, and its rate."""
-    for group in optimizer.param_groups:
-        group["lr"] = group.setdefault("initial_lr", group["lr"])
-
-    def reuse(groups: Any) -> Any:
-        trained = {id(part) for group in groups for part in group["params"]}
-        if not {id(part) for group in optimizer.param_groups for part in group["params"]} <= trained:
-            raise ValueError("optimizers= has tensors that are not trained; make it of the model's parameters")
-        return optimizer
-
-    return reuse, {"lr": optimizer.param_groups[0]["lr"]}
-
-
-def _schedule(args: Any, rate: float, total: int, scheduler: Any) -> Callable[[float], float]:
-    """The scheduler of their arguments, or one that is given, as our schedule; warm-up is a part of it."""
-    if scheduler is None:
-        warm = args.warmup_steps or args.warmup_ratio or 0
-        warm = math.ceil(warm * total) if warm < 1 else int(warm)
-        trial, options = torch.optim.SGD([torch.zeros(1)], rate), args.lr_scheduler_kwargs
-        scheduler = import_from("get_scheduler")(args.lr_scheduler_type, trial, warm, total, options)
-    if not isinstance(scheduler, torch.optim.lr_scheduler.LambdaLR):
-        raise ValueError(f"optimizers= has a {type(scheduler).__name__}; pass a LambdaLR, as transformers has them")
+def _schedule(args: Any, rate: float, total: int) -> Callable[[float], float]:
+    """The scheduler of their arguments as our schedule; warm-up is a part of it."""
+    warm = args.warmup_steps or args.warmup_ratio or 0
+    warm = math.ceil(warm * total) if warm < 1 else int(warm)
+    trial, options = torch.optim.SGD([torch.zeros(1)], rate), args.lr_scheduler_kwargs
+    scheduler = import_from("get_scheduler")(args.lr_scheduler_type, trial, warm, total, options)
 
     def factor(done: float) -> float:
         return float(scheduler.lr_lambdas[0](round(done * total)))
@@ -152,31 +127,29 @@ def _schedule(args: Any, rate: float, total: int, scheduler: Any) -> Callable[[f
     return factor
 
 
-def _config(args: Any, device: str, total: int, each: int, scheduler: Any = None, **own: Any) -> TrainingConfig:
-    """Our settings of theirs, for a number of steps in all and per epoch; ``own`` are those that depend on the data."""
-    ours = {name: getattr(args, theirs) for theirs, name in _SAME.items()} | _choose_optimizer(args)
-    chunk = own.pop("chunk_tokens", None) or (4096 if args.gradient_checkpointing else None)
-    ours |= {"mix": args.multi_dataset_batch_sampler, "chunk_tokens": chunk} | own
+def _config(args: Any, device: str, total: int, **own: Any) -> TrainingConfig:
+    """Our settings of theirs, for a number of steps in all; ``own`` are those that depend on the data and the loss."""
+    ours = {name: getattr(args, theirs) for theirs, name in _SAME.items()} | _choose_optimizer(args) | own
     ours |= {"steps": args.max_steps} if args.max_steps > 0 else {"epochs": args.num_train_epochs}
-    ours["batch_size"] *= int(os.environ.get("WORLD_SIZE", "1"))
     ours |= {"max_gradient_norm": args.max_grad_norm or None, "warmup": 0}  # The schedule has the warm-up.
+    ours["batch_size"] *= int(os.environ.get("WORLD_SIZE", "1"))
     state, metric = import_from("TrainerState")(), (args.metric_for_best_model or "").removeprefix("eval_")
     state.compute_steps(args, total)
     if args.fp16 and device == "cpu":
         warn("fp16=True computes in bfloat16 on a CPU, which has no float16")
     samplers = {"batch_sampler": "random", "no_duplicates_hashed": "no_duplicates"}
-    evaluating = state.eval_steps if args.eval_steps else state.logging_steps
+    scores = {"evaluator": "score", "": None}  # Their names of a single score, and of none.
     return TrainingConfig(
         **{**ours, "output": None if args.save_strategy == "no" else args.output_dir},
-        schedule=_schedule(args, ours["learning_rate"], total, scheduler),
-        log_every=max(1, {"steps": state.logging_steps, "epoch": each, "no": 10**9}[args.logging_strategy]),
+        schedule=_schedule(args, ours["learning_rate"], total),
+        log_every=state.logging_steps,
         dtype="float16" if args.fp16 and device != "cpu" else "bfloat16" if args.fp16 or args.bf16 else "float32",
         sampler=samplers.get(args.batch_sampler, args.batch_sampler),
         shuffle_buffer=1,  # Streams stay in their order, as theirs.
-        evaluate_every=evaluating if args.eval_strategy == "steps" else None,
+        evaluate_every=state.eval_steps if args.eval_strategy == "steps" else None,
         checkpoint_every=state.save_steps if args.save_strategy == "steps" else None,
         keep=args.save_total_limit or 10**9,  # All, as theirs.
-        metric=f"evaluation_{metric}" if metric.endswith("loss") else _SCORES.get(metric, metric),
+        metric=f"evaluation_{metric}" if metric.endswith("loss") else scores.get(metric, metric),
         minimize=None if args.greater_is_better is None else not args.greater_is_better,
     )
 
@@ -196,12 +169,12 @@ class _Reporter(Callback):
     """
 
     def __init__(self, owner: Any, trainer: Trainer) -> None:
-        self.owner, self.metric = owner, trainer.config.metric
+        self.owner, self.config = owner, vars(trainer.config)
         self.each = trainer.batches.steps(trainer.config)[1]  # Per epoch.
 
     def on_begin(self, progress: Any) -> None:
         """Begin a new state."""
-        self.progress, self.losses = progress, list[float]()
+        self.progress, self.losses, self.logged, self.began = progress, list[float](), 0, time.perf_counter()
         epochs = math.ceil(progress.total / self.each)
         self.owner.state = import_from("TrainerState")(max_steps=progress.total, num_train_epochs=epochs)
         self.owner.state.compute_steps(self.owner.args, progress.total)
@@ -230,9 +203,9 @@ class _Reporter(Callback):
         for event in ["on_step_end", *["on_epoch_end"] * ends]:
             self.call(event)
             if self.owner.control.should_log:
-                loss, norm = sum(self.losses) / len(self.losses), figures["gradient_norm"]
+                loss, norm = fmean(self.losses[self.logged :]), figures["gradient_norm"]
                 self.log({"loss": loss, "grad_norm": norm, "learning_rate": figures["learning_rate"]})
-                self.losses = []
+                self.logged = len(self.losses)
         self.call(*[] if is_last else [*["on_epoch_begin"] * ends, "on_step_begin"])
 
     def on_evaluate(self, progress: Any) -> None:
@@ -241,7 +214,7 @@ class _Reporter(Callback):
         self.log(scores)
         self.call("on_evaluate", metrics=scores)
         if progress.improved:
-            state.best_metric = progress.figures[self.metric or next(iter(progress.figures))]
+            state.best_metric = progress.figures[self.config["metric"] or next(iter(progress.figures))]
             state.best_model_checkpoint = progress.folder and str(progress.folder / "best")
 
     def on_save(self, progress: Any) -> None:
@@ -253,6 +226,14 @@ class _Reporter(Callback):
             if not other.exists():  # It was one too many.
                 other.unlink()
         self.call("on_save")
+
+    def on_end(self, progress: Any) -> None:  # noqa: ARG002
+        """Log the mean loss and the speed of the steps of this run."""
+        steps, seconds = len(self.losses), time.perf_counter() - self.began
+        rows = steps * self.config["accumulation"] * self.config["batch_size"]
+        speed = {"train_samples_per_second": rows / seconds, "train_steps_per_second": steps / seconds}
+        self.log({"train_runtime": seconds, **speed, "train_loss": fmean(self.losses or [0.0])})
+        self.call("on_train_end")
 
     def state(self) -> dict[str, Any]:
         """Theirs."""
@@ -274,8 +255,7 @@ class SentenceTransformerTrainer:
         loss: A loss of ``losses``, or its class, or one of ours, or one for each data set by name.
         evaluator: An evaluator, or several.
         model_init: A function that makes the model, in place of one.
-        callbacks: Callbacks of transformers, such as ``EarlyStoppingCallback``, or of ``sbert.training``.
-        optimizers: An optimizer of the model's parameters and a scheduler of it, or None.
+        callbacks: Callbacks of transformers, such as ``EarlyStoppingCallback``.
         optimizer_cls_and_kwargs: A class of optimizers and its arguments, in place of ``optim``.
         options: ``tokenizer`` or ``processing_class``, that of the model; others are not supported: an error says what
             to do instead.
@@ -293,10 +273,12 @@ class SentenceTransformerTrainer:
     def __init__(
         self, model: Any = None, args: Any = None, train_dataset: Any = None, eval_dataset: Any = None,
         loss: Any = None, evaluator: Any = None, *, model_init: Callable[..., Any] | None = None,
-        callbacks: Iterable[Any] | None = None, optimizers: tuple[Any, Any] = (None, None),
+        callbacks: Iterable[Any] | None = None,
         optimizer_cls_and_kwargs: tuple[Any, Mapping[str, Any]] | None = None, **options: Any,
     ) -> None:  # fmt: skip
         model = model_init() if model is None and model_init is not None else model
+        if model is None:
+            raise TypeError("there is no model; pass model=, or model_init=, a function that makes it")
         tokenizer = getattr(model, "tokenizer", None)
         for name, value in options.items():
             is_own = name in ("tokenizer", "processing_class") and value is tokenizer
@@ -305,49 +287,47 @@ class SentenceTransformerTrainer:
                 raise TypeError(f"{type(self).__name__}() takes no {name}={value!r:.60}; instead: {instead}")
         self.args = args or SentenceTransformerTrainingArguments()
         self.model = model.to("cpu") if self.args.use_cpu else model
-        self.optimizer = optimizer_cls_and_kwargs if optimizers[0] is None else _reuse(optimizers[0])
-        self.scheduler = optimizers[1]
+        self.optimizer = optimizer_cls_and_kwargs
         self.train_dataset, self.eval_dataset = train_dataset, eval_dataset
         named = loss if isinstance(loss, Mapping) else {"": default_loss(model) if loss is None else loss}
         new = {name: as_loss(each(model) if isinstance(each, type) else each) for name, each in named.items()}
         self.loss = new if isinstance(loss, Mapping) else new[""]
         self.evaluator = SequentialEvaluator(evaluator) if isinstance(evaluator, (list, tuple)) else evaluator
         self.state, self.control = import_from("TrainerState")(), import_from("TrainerControl")()
-        given = [each() if isinstance(each, type) else each for each in callbacks or ()]
-        self.callbacks = [each for each in given if isinstance(each, Callback)]
         module = import_from("trainer_callback")
-        theirs = [module.DefaultFlowCallback(), *(each for each in given if not isinstance(each, Callback))]
-        for each in theirs:
+        theirs = [module.DefaultFlowCallback, *(callbacks or ())]
+        self.handler = module.CallbackHandler(theirs, model, tokenizer, None, None)
+        for each in self.handler.callbacks:
             if not isinstance(each, module.TrainerCallback):
-                raise TypeError(f"callbacks has {each!r:.60}; pass those of transformers or of sbert.training")
-        self.handler = module.CallbackHandler(theirs, model, tokenizer, *optimizers)
+                raise TypeError(f"callbacks has {each!r:.60}; pass those of transformers")
         self.add_callback = self.handler.add_callback
 
     def trainer(self, eval_dataset: Any = None) -> Trainer:
         """Our trainer with the same settings."""
-        held_out = self.eval_dataset if eval_dataset is None else eval_dataset
-        data = held_out if self.train_dataset is None else self.train_dataset
-        data = data if isinstance(data, Mapping) else {"data": data}
-        losses = self.loss if isinstance(self.loss, Mapping) else dict.fromkeys(data, self.loss)
-        options = {key: value for one in losses.values() for key, value in settings(one).items()}
+        args, held_out = self.args, self.eval_dataset if eval_dataset is None else eval_dataset
+        given = held_out if self.train_dataset is None else self.train_dataset
+        data, others = (each if isinstance(each, Mapping) else {"data": each} for each in (given, held_out))
+        losses = self.loss if isinstance(self.loss, Mapping) else dict.fromkeys({**others, **data}, self.loss)
+        data, others = (
+            {name: join_documents(rows, losses.get(name)) for name, rows in each.items()} for each in (data, others)
+        )
+        held_out = others if isinstance(held_out, Mapping) else others["data"]
+        own = {name: value for one in losses.values() for name, value in settings(one).items()}
+        own |= _choose_optimizer(args, self.optimizer)
+        own |= {"mix": "round_robin"} if len(data) == 1 else {}  # Any other reads a whole stream.
+        guide, size = own.pop("guide", None), args.per_device_eval_batch_size
         compare = any(getattr(one, "least_rows", 1) > 1 for one in losses.values())  # The rows of a batch.
-        args, device, size = self.args, self.model.device.type, self.args.per_device_eval_batch_size
         if held_out is not None and compare and size != args.per_device_train_batch_size:
             warn(f"eval_loss is that of batches of per_device_train_batch_size, not of {size}")
-        columns_of = {name: _columns_of(rows, losses[name]) for name, rows in data.items()}
-        if args.load_best_model_at_end and self.eval_dataset is not None:
-            args.metric_for_best_model = args.metric_for_best_model or "loss"
-        if args.metric_for_best_model and args.greater_is_better is None:
-            args.greater_is_better = not args.metric_for_best_model.endswith("loss")
-        own = {"chunk_tokens": options.get("chunk_tokens"), **_choose_optimizer(args, self.optimizer)}
-        own |= {"mix": "round_robin"} if len(data) == 1 else {}  # Any other reads a whole stream.
+        both, device = {**others, **data}.items(), self.model.device.type
+        columns_of = {name: _columns_of(rows, losses[name]) for name, rows in both if name in losses}
         trainer = Trainer(
-            self.model, data, losses, _config(args, device, 1, 1, self.scheduler, **own),
-            evaluator=self.evaluator, evaluation_data=held_out, callbacks=self.callbacks, guide=options.get("guide"),
+            self.model, data, self.loss, _config(args, device, 1, **own), evaluator=self.evaluator,
+            evaluation_data=held_out, guide=guide,
             columns={name: columns for name, (columns, _) in columns_of.items() if columns},
             label={name: label for name, (_, label) in columns_of.items() if label},
         )  # fmt: skip
-        trainer.config = _config(args, device, *trainer.batches.steps(trainer.config), self.scheduler, **own)
+        trainer.config = _config(args, device, trainer.batches.steps(trainer.config)[0], **own)
         return trainer
 
     def train(self, resume_from_checkpoint: str | os.PathLike[str] | bool | None = None) -> Any:
@@ -357,24 +337,16 @@ class SentenceTransformerTrainer:
             ValueError: If it is to resume from another checkpoint than the newest one of the output folder.
         """
         trainer, args, given = self.trainer(), self.args, resume_from_checkpoint
-        trainer.callbacks.append(reporter := _Reporter(self, trainer))
+        trainer.callbacks.append(_Reporter(self, trainer))
         last = newest(Path(args.output_dir or "") / "checkpoints")
         if not isinstance(given, bool | None) and (last is None or Path(given).resolve() != last.resolve()):
             raise ValueError(f"resume_from_checkpoint={given!r}: the newest is {last}; pass True for that")
         if args.eval_strategy == "no":
             trainer.evaluator = None
-        shown, began = None if args.disable_tqdm is None else not args.disable_tqdm, time.perf_counter()
-        history = trainer.fit(resume=bool(given), show_progress_bar=shown)
-        seconds = time.perf_counter() - began
-        losses = {0: 0.0, **{line["step"]: line["loss"] for line in history if "loss" in line}}
-        steps = max(losses)
-        mean = sum(losses[end] * (end - start) for start, end in pairwise(losses)) / steps
-        speed = {"train_samples_per_second": steps * trainer.config.accumulation * trainer.config.batch_size / seconds}
-        speed |= {"train_runtime": seconds, "train_steps_per_second": steps / seconds, "train_loss": mean}
-        if os.environ.get("RANK", "0") == "0":
-            reporter.log(speed)
-            reporter.call("on_train_end")
-        return import_from("TrainOutput", "transformers.trainer_utils")(steps, mean, speed)
+        trainer.fit(resume=bool(given), show_progress_bar=None if args.disable_tqdm is None else not args.disable_tqdm)
+        metrics = [{}, *self.state.log_history][-1]  # The first of several processes has them.
+        output = import_from("TrainOutput", "transformers.trainer_utils")
+        return output(self.state.global_step, metrics.get("train_loss", 0.0), metrics)
 
     def evaluate(self, eval_dataset: Any = None, *_: Any, metric_key_prefix: str = "eval") -> dict[str, float]:
         """The metrics of the evaluator, and the loss of the evaluation data; their names begin with the prefix."""
@@ -402,7 +374,7 @@ def _columns_of(data: Any, loss: Any) -> tuple[list[str], str | None]:
     """The columns of a data set in its order, and the one of labels if the loss takes them; none of plain rows."""
     names = data[:1] if hasattr(data, "set_transform") else getattr(data, "column_names", ())
     names = list(next(iter(data)) if names is None else names)  # Some streams know their rows alone.
-    label = next((name for name in names if name in _LABELS), None)
+    label = next((name for name in names if name in LABELS), None)
     return [name for name in names if name != label], label if "labels" in Signature.of(loss).extras else None
 
 
