@@ -89,10 +89,9 @@ def test_contrastive_tension_is_theirs(models: list[Any], options: dict[str, Any
 
 
 @pytest.mark.parametrize("options", CHUNKS)
-@pytest.mark.parametrize("weighting", ["uniform", "log", "linear", lambda layer: 1.0 + layer])
-def test_layers_are_theirs(models: list[Any], weighting: Any, options: dict[str, Any]) -> None:
+def test_layers_are_theirs(models: list[Any], options: dict[str, Any]) -> None:
     arguments = {"n_layers_per_step": -1, "last_layer_weight": 0.7, "prior_layers_weight": 0.6}
-    arguments |= {"kl_div_weight": 0.5, "kl_temperature": 0.4, "layer_weighting": weighting}
+    arguments |= {"kl_div_weight": 0.5, "kl_temperature": 0.4}
     inner = peer.MultipleNegativesRankingLoss(models[0])
     mine = with_model.AdaptiveLayerLoss(models[1], losses.MultipleNegativesRankingLoss(), **arguments)
     compare(models, peer.AdaptiveLayerLoss(models[0], inner, **arguments), mine, PAIRS, **options)

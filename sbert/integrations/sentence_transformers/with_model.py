@@ -8,10 +8,9 @@ dimensions, all of them count here, with weights that give the expected value of
 from __future__ import annotations
 
 import copy
-import math
 import os
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial, reduce
 from typing import Any
 
@@ -23,12 +22,7 @@ from sbert import losses
 from sbert.backends.huggingface import import_from, silence
 from sbert.backends.padded import Padded
 from sbert.integrations.sentence_transformers.forms import similarity_name
-from sbert.integrations.sentence_transformers.readers import InputExample
-
-__all__ = (
-    "AdaptiveLayerLoss ContrastiveTensionDataLoader ContrastiveTensionLoss ContrastiveTensionLossInBatchNegatives"
-    " DenoisingAutoEncoderLoss Matryoshka2dLoss"
-).split()
+from sbert.integrations.sentence_transformers.readers import InputExample, NoDuplicatesDataLoader
 
 
 class _WithModel(nn.Module):
@@ -110,7 +104,7 @@ class ContrastiveTensionLossInBatchNegatives(_WithModel, losses.ContrastiveTensi
         return super().forward(sentence)
 
 
-class ContrastiveTensionDataLoader:
+class ContrastiveTensionDataLoader(NoDuplicatesDataLoader):
     """Pairs for ``fit``: the first of every ``pos_neg_ratio`` is a text and itself, the others are two texts.
 
     Raises:
@@ -127,15 +121,12 @@ class ContrastiveTensionDataLoader:
     def __init__(self, sentences: Sequence[str], batch_size: int, pos_neg_ratio: int = 8) -> None:
         if batch_size % pos_neg_ratio:
             raise ValueError(f"batch_size={batch_size} is no multiple of pos_neg_ratio={pos_neg_ratio}")
-        self.batch_size, self.dataset = batch_size, list[InputExample]()
+        super().__init__([], batch_size)
         texts = 2 * batch_size - batch_size // pos_neg_ratio  # Of a batch.
         rest = iter(random.sample(list(sentences), len(sentences) // texts * texts))
         for first in rest:
             same = len(self.dataset) % pos_neg_ratio == 0
             self.dataset.append(InputExample(texts=[first, first if same else next(rest)], label=int(same)))
-
-    def __len__(self) -> int:
-        return len(self.dataset) // self.batch_size
 
 
 class DenoisingAutoEncoderLoss(_WithModel):
@@ -204,15 +195,12 @@ class AdaptiveLayerLoss(_WithModel, losses.AdaptiveLayerLoss):
         prior_layers_weight: The weight of each of the others.
         kl_div_weight: The weight of the divergence.
         kl_temperature: Its temperature; 0 leaves the divergence out.
-        layer_weighting: ``"uniform"``, ``"log"`` or ``"linear"``, or a function: a further weight of layer 0, 1, and
-            so on.
 
     Shape:
         Each column: (rows, layers * dim). Output: scalar.
 
     Raises:
         ValueError: If a weight is negative.
-        KeyError: If the weighting is unknown.
 
     References:
         Li et al., 2024 (2d-Matryoshka). https://arxiv.org/abs/2402.14776
@@ -221,18 +209,11 @@ class AdaptiveLayerLoss(_WithModel, losses.AdaptiveLayerLoss):
     one_process = False
 
     def __init__(
-        self,
-        model: Any,
-        loss: Any,
-        n_layers_per_step: int = 1,
-        last_layer_weight: float = 1.0,
-        prior_layers_weight: float = 1.0,
-        kl_div_weight: float = 1.0,
-        kl_temperature: float = 0.3,
-        layer_weighting: str | Callable[[int], float] = "uniform",
-    ) -> None:
+        self, model: Any, loss: Any, n_layers_per_step: int = 1, last_layer_weight: float = 1.0,
+        prior_layers_weight: float = 1.0, kl_div_weight: float = 1.0, kl_temperature: float = 0.3,
+    ) -> None:  # fmt: skip
         prior = int(model[0].network.config.num_hidden_layers)
-        weights = [*(prior_layers_weight * _weigh(layer_weighting, layer) for layer in range(prior)), last_layer_weight]
+        weights = [*[prior_layers_weight] * prior, last_layer_weight]
         drawn = n_layers_per_step if 0 < n_layers_per_step < prior else prior
         super().__init__(loss, prior + 1, weights, drawn * kl_div_weight * bool(kl_temperature), kl_temperature or 1.0)
 
@@ -244,13 +225,6 @@ class AdaptiveLayerLoss(_WithModel, losses.AdaptiveLayerLoss):
         tokens = states[:, : batch.rows, : batch.longest].flatten(1, 2)[:, batch.slot_of_token]
         vectors = [reduce(lambda x, module: module(x), [*model][1:], batch.embeddings(each)) for each in tokens]
         return torch.cat(vectors, 1)
-
-    def extra_repr(self) -> str:
-        return f"weights={self.weights}, kl_weight={self.kl_weight}, kl_temperature={self.kl_temperature}"
-
-
-def _weigh(by: Any, layer: int) -> Any:
-    return by(layer) if callable(by) else 1 / (1 + {"uniform": 0, "log": math.log1p(layer), "linear": layer}[by])
 
 
 class Matryoshka2dLoss(AdaptiveLayerLoss):
@@ -267,15 +241,9 @@ class Matryoshka2dLoss(AdaptiveLayerLoss):
     """
 
     def __init__(
-        self,
-        model: Any,
-        loss: Any,
-        matryoshka_dims: Sequence[int],
-        matryoshka_weights: Sequence[float] | None = None,
-        n_layers_per_step: int = 1,
-        n_dims_per_step: int = 1,
-        **options: Any,
-    ) -> None:
+        self, model: Any, loss: Any, matryoshka_dims: Sequence[int], matryoshka_weights: Sequence[float] | None = None,
+        n_layers_per_step: int = 1, n_dims_per_step: int = 1, **options: Any,
+    ) -> None:  # fmt: skip
         count = len(matryoshka_dims)
         share = n_dims_per_step / count if 0 < n_dims_per_step < count else 1.0
         weights = [share * weight for weight in matryoshka_weights or [1.0] * count]
