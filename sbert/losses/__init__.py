@@ -83,8 +83,8 @@ resume. TSDAE trains without labels: a decoder rebuilds a text from the vector o
 
 **Several layers, several models**: a loss sees vectors only. Where it needs those of all layers, or of two models, the
 encoder returns them side by side: a subclass of ``Transformer`` concatenates them in its ``forward``, as
-``tests/losses/test_layers.py`` shows for ``AdaptiveLayerLoss`` and ``ContrastiveTensionLoss``. Or the loss has
-a method ``encode(model, batch)``, which the trainer calls in place of ``model(batch)``; the wrappers do not call it.
+``tests/losses/test_layers.py`` shows for ``AdaptiveLayerLoss`` and ``ContrastiveTensionLoss``. Or the loss has a method
+``encode(model, batch)``, which the trainer calls in place of ``model(batch)``; the wrappers refuse such a loss.
 
 ## Pitfalls: rows that teach nothing
 

@@ -31,6 +31,8 @@ class _Combination(LossModule):
         if not valid or not any(self.weights):
             raise ValueError(f"weights={self.weights}; pass {terms} numbers of 0 or more, not all of them 0")
         self.signature: Signature = Signature.combine(type(self).__name__, [Signature.of(loss) for loss in losses])
+        if own := [type(loss).__name__ for loss in losses if hasattr(loss, "encode")]:
+            raise TypeError(f"{own[0]} encodes by itself, which {type(self).__name__} does not call; train with it")
         self.losses: tuple[Loss, ...] = tuple(losses)
         # A tuple can hold functions, but the optimizer finds the losses' weights only in a ModuleList.
         self.registered: nn.ModuleList = nn.ModuleList(loss for loss in losses if isinstance(loss, nn.Module))

@@ -362,6 +362,13 @@ class Model(nn.Module):
     tokenizer = None
 
 
+class Encoding(losses.CoSENTLoss):
+    """A loss that encodes by itself."""
+
+    def encode(self, model: nn.Module, batch: Any) -> Tensor:
+        return model(batch)  # type: ignore[no-any-return]
+
+
 def three_columns(anchor: Tensor, negative: Tensor, positive: Tensor) -> Tensor:
     return anchor.sum()
 
@@ -417,6 +424,7 @@ REFUSED: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: WeightedSum(), ValueError, "WeightedSum was given no losses"),
     (lambda: WeightedSum((plain, 0.0)), ValueError, "weights=(0.0,); pass 1 numbers of 0 or more, not all of them 0"),
     (lambda: WeightedSum((Model(), 1.0)), TypeError, "the loss is a model (Model)"),
+    (lambda: MatryoshkaLoss(Encoding(), [2]), TypeError, "Encoding encodes by itself, which MatryoshkaLoss does not"),
     (lambda: WeightedSum((Triplet(), 1.0), (three_columns, 1.0)), ValueError, "but three_columns takes anchor, n"),
     (lambda: WeightedSum((losses.CoSENTLoss(), 1.0), (Triplet(), 1.0)), ValueError, "negative, but CoSENTLoss takes"),
     (lambda: ListNet(THREE, labels=THREE, mask=IDS), TypeError, "given a mask of torch.int64; pass a boolean one"),
