@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain, islice
+from operator import methodcaller
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -107,9 +109,10 @@ def _texts_of(row: Any, as_margins: bool) -> list[str]:
     """The query, and its documents or its positive and negatives."""
     texts: list[Any] = []
     if isinstance(row, Mapping):
-        positive = "documents" if "documents" in row and not as_margins else "positive"
-        names = ["query" if "query" in row else "anchor", positive, *(name for name in row if name[:8] == "negative")]
-        parts = [row.get(name) for name in names]
+        names = ["documents"]
+        if as_margins or "documents" not in row:
+            names = ["positive", *filter(re.compile(r"negatives?[_-]?\d*").fullmatch, row)]  # As a Trainer.
+        parts = [row.get(name) for name in ("query" if "query" in row else "anchor", *names)]
         texts = [each for part in parts for each in (part if isinstance(part, (tuple, list, np.ndarray)) else [part])]
     if len(texts) < 2 + as_margins or not all(isinstance(text, str) for text in texts):
         wanted = "anchor, positive and negatives" + ", or query and documents" * (not as_margins)
@@ -118,11 +121,15 @@ def _texts_of(row: Any, as_margins: bool) -> list[str]:
 
 
 def _to_line(row: Mapping[str, Any]) -> bytes:
-    return json.dumps(row, ensure_ascii=False).encode() + b"\n"
+    """The row as JSON; the values of arrays, such as a Parquet file has, as lists."""
+    return json.dumps(row, ensure_ascii=False, default=methodcaller("tolist")).encode() + b"\n"
 
 
 def _is_same(line: bytes, row: Mapping[str, Any], is_scored: bool) -> bool:
     """Whether a line has this row and, if it is scored, nearly its labels: their last digits depend on the batch."""
-    written, given = json.loads(line), json.loads(json.dumps(row))
+    try:
+        written, given = dict(json.loads(line)), json.loads(_to_line(row))
+    except (ValueError, TypeError):  # No line of such a file.
+        return False
     one, two = written.pop("labels", []), given.pop("labels", [])
     return bool(written == given and (not is_scored or (len(one) == len(two) and np.allclose(one, two, 0.02, 0.02))))

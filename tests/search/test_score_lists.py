@@ -36,7 +36,8 @@ def raw(scorer: CrossEncoder, *texts: str) -> list[float]:
         {"negative": TEXTS[1], "anchor": QUERY, "positive": TEXTS[0]},
         {"anchor": QUERY, "positive": TEXTS[0], "negative_1": TEXTS[1], "negative_2": TEXTS[2]},
         {"query": QUERY, "positive": TEXTS[0], "negatives": TEXTS[1:3], "id": 7},
-        {"query": QUERY, "documents": TEXTS[:3], "labels": [1, 0, 0]},
+        {"query": QUERY, "documents": TEXTS[:3], "labels": [1, 0, 0], "negatives": TEXTS[3:]},
+        {"anchor": QUERY, "positive": TEXTS[0], "negatives": TEXTS[1:3], "negative_source": "bm25"},
     ],
     ids=lambda row: ",".join(row),
 )
@@ -122,6 +123,17 @@ def test_another_file_or_teacher_is_refused(scorer: CrossEncoder, tmp_path: Path
     with pytest.raises(ValueError, match="line 1 is not this row"):
         score_lists(scorer, MANY, out=file)
     assert file.read_text() == '{"a": 1}'
+    for content in ("query,documents\n", "[1]\n", "\0\n"):
+        file.write_text(content)
+        with pytest.raises(ValueError, match="line 1 is not this row"):
+            score_lists(scorer, MANY, out=file)
+
+
+def test_arrays_of_a_parquet_file_are_written_as_lists(scorer: CrossEncoder, tmp_path: Path) -> None:
+    row = {**MANY[0], "negatives": np.array(TEXTS[2:], object), "id": np.int64(3)}
+    for _ in range(2):
+        (scored,) = score_lists(scorer, [row], out=tmp_path / "scores.jsonl")
+        assert (scored["negatives"], scored["id"]) == (TEXTS[2:], 3)
 
 
 def test_errors_show_the_row(scorer: CrossEncoder) -> None:
