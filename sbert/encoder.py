@@ -572,10 +572,10 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
             merge_adapters: As in ``save``.
         """
         recorded = verification.record(self._reference_vectors(verification.TEXTS))
-        with evaluating(self):
-            token = adapters_alone.set(not merge_adapters)
+        token = adapters_alone.set(not merge_adapters)
         try:
-            write_folder(folder, self, output_dims(self, self.device), name, path, recorded)
+            with evaluating(self):
+                write_folder(folder, self, output_dims(self, self.device), name, path, recorded)
         finally:
             adapters_alone.reset(token)
         return recorded

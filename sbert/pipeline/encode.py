@@ -51,7 +51,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
     with _lock:
         threads, paused = _calls.setdefault(shared, ([], []))
         threads.append(thread)
-        paused += filter(attrgetter("training"), [model, *tree(model).below])
+        paused += filter(attrgetter("training"), [model, *tree(shared).below])
         _set_mode(paused, training=False)
     try:
         with torch.no_grad():

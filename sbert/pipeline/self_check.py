@@ -37,10 +37,10 @@ _lock = Lock()
 
 
 class _Checked:
-    """Devices and dtypes in which a model was checked."""
+    """Devices, dtypes and routes in which a model was checked."""
 
     def __init__(self) -> None:
-        self.known: set[tuple[torch.device, torch.dtype]] = set()
+        self.known: set[tuple[torch.device, torch.dtype, str | None]] = set()
 
 
 def check_once(job: Any, evaluating: Callable[[Any], AbstractContextManager[None]]) -> None:
@@ -50,7 +50,8 @@ def check_once(job: Any, evaluating: Callable[[Any], AbstractContextManager[None
         job: The ``Encoding`` of the call.
         evaluating: The context of a model in eval mode.
     """
-    key, known = (job.device, job.inference.dtype), state_of(job.model, _Checked).known
+    model, route = getattr(job.model, "route_of", (job.model, None))  # Each call has an encoder of the route.
+    key, known = (job.device, job.inference.dtype, route), state_of(model, _Checked).known
     if key not in known:
         with _lock:
             if key not in known:

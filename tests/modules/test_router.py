@@ -18,6 +18,8 @@ from sbert.evaluation import RetrievalEvaluator
 from sbert.losses import MultipleNegativesRankingLoss
 from sbert.losses.signature import Signature
 from sbert.modules import Dense, Normalize, Pooling, Router, StaticEmbedding, Transformer
+from sbert.pipeline import self_check
+from sbert.pipeline.encode import Encoding, evaluating
 from sbert.saving.export import export
 from sbert.search import HybridIndex
 from sbert.training import TrainingBatch, backward
@@ -235,8 +237,6 @@ def test_dropout_stays_off_while_another_thread_encodes() -> None:
     model.route("document")[0].register_forward_pre_hook(wait)
     thread = threading.Thread(target=lambda: seen.append(model.encode_document(TEXTS, **OPTIONS)))
     with torch.no_grad():
-        from sbert.pipeline.encode import evaluating
-
         with evaluating(model.route("document")):
             thread.start()
             entered.wait(30)
@@ -244,6 +244,23 @@ def test_dropout_stays_off_while_another_thread_encodes() -> None:
     thread.join()
     np.testing.assert_allclose(seen[0], expected, atol=1e-6)
     assert model[0].routes["document"].training
+
+
+def test_saving_in_training_mode_draws_no_dropout(tmp_path: Path) -> None:
+    model = encoder().train()
+    model.encode_document("a", **OPTIONS)  # Backends are chosen at the first use.
+    before = torch.get_rng_state()
+    model.save(tmp_path / "model")
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_route_is_checked_on_a_device_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not in each call, with the new encoder that it has."""
+    model, checked = encoder(), list[Any]()
+    monkeypatch.setattr(self_check, "check", checked.append)
+    for route in ("query", "document", "query"):
+        self_check.check_once(Encoding(model.route(route)), evaluating)
+    assert len(checked) == 2
 
 
 @pytest.mark.slow  # It starts processes.
