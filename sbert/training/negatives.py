@@ -107,9 +107,12 @@ class RefreshNegatives(Callback):
         """Begin to mine with a copy of the weights, if it is time and the run is long enough."""
         if progress.step % self.every == 0 and progress.step + self.lag < progress.total:
             self._results.pop(progress.step - 2 * self.every, None)
-            self._start(progress.step, copy.deepcopy(self._model).eval())
+            self._start(progress.step, {})
 
-    def _start(self, step: int, snapshot: Any) -> None:
+    def _start(self, step: int, weights: State) -> None:
+        frozen = {id(weight): weight for weight in self._model.parameters() if not weight.requires_grad}
+        snapshot = copy.deepcopy(self._model, frozen).eval()  # What is frozen, such as the base of adapters, is shared.
+        snapshot.load_state_dict(weights, strict=False)
         own = self._snapshots  # A later run has others.
         own[step] = snapshot
         self._results[step] = self._pool.submit(self._mine, snapshot, self._pairs, self._corpus)
@@ -130,7 +133,7 @@ class RefreshNegatives(Callback):
         index = {text: number for number, text in enumerate(self._texts)}
         for step, result in self._results.items():
             snapshot: Any = self._snapshots.get(step)  # Before the question whether it is still needed.
-            if result.done():
+            if snapshot is None or result.done():
                 mined = result.result()
                 rows = [torch.tensor([index[text] for text in mined.get(anchor, [])]) for anchor in self._anchors]
                 state[f"mined.{step}"] = torch.nn.utils.rnn.pad_sequence(rows, True, -1).long()  # (anchors, most)
@@ -148,10 +151,8 @@ class RefreshNegatives(Callback):
             if (mined := state.get(f"mined.{step}")) is not None:
                 self._results[step] = self._pool.submit(self._unpack, mined)
                 continue
-            prefix, snapshot = f"weights.{step}.", copy.deepcopy(self._model).eval()
-            weights = {key.removeprefix(prefix): state[key] for key in state if key.startswith(prefix)}
-            snapshot.load_state_dict(weights, strict=False)
-            self._start(step, snapshot)
+            prefix = f"weights.{step}."
+            self._start(step, {key.removeprefix(prefix): state[key] for key in state if key.startswith(prefix)})
 
     def _unpack(self, mined: Tensor) -> Negatives:
         rows = zip(self._anchors, mined.tolist(), strict=True)

@@ -6,6 +6,7 @@ import copy
 import random
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -125,7 +126,7 @@ def test_the_time_that_mining_takes_changes_nothing(monkeypatch: pytest.MonkeyPa
 def test_a_killed_run_goes_on_bit_by_bit(step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Checkpoint 6 has the weights of step 4, with which is mined; checkpoint 8 what was mined, and other weights."""
     expected = train(tmp_path / "whole", 3)
-    delay(monkeypatch, 0.5)
+    delay(monkeypatch, 1.5)
     assert run_in_child(lambda: train(tmp_path / "killed", 3, Kill(step))) == signal.SIGKILL
     (state,) = [
         read_file(each) for each in (tmp_path / "killed").glob(f"checkpoints/step-*{step - 1}/training/state.s*")
@@ -179,3 +180,22 @@ def test_an_error_while_mining_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(negatives, "mine_hard_negatives", fail)
     with pytest.raises(MemoryError, match="the corpus is too large"):
         train(None, 2)
+
+
+def test_frozen_weights_are_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside adapters, a copy of the base would take as much memory again."""
+    model, copies, real = tiny(), list[Any](), RefreshNegatives._mine
+    monkeypatch.setattr(RefreshNegatives, "_mine", lambda own, *args: copies.append(args[0]) or real(own, *args))
+    callback = RefreshNegatives(CORPUS, every=2, lag=1, negatives=2)
+    fit(model, ROWS, MultipleNegativesRankingLoss(), callbacks=callback, steps=4, freeze=["*embeddings*"])
+    for name, weight in copies[1].named_parameters():
+        assert (weight.data_ptr() == model.get_parameter(name).data_ptr()) == ("embeddings" in name)
+
+
+def test_a_checkpoint_waits_for_the_negatives_of_the_last_one() -> None:
+    """They are unpacked in the thread after a resume, and have no copy of weights."""
+    callback = RefreshNegatives(CORPUS, every=2, lag=1)
+    fit(tiny(), ROWS, MultipleNegativesRankingLoss(), callbacks=callback, steps=1)
+    with ThreadPoolExecutor(1) as pool:
+        callback._results[2] = pool.submit(lambda: time.sleep(0.1) or {})
+        assert callback.state()["mined.2"].shape == (len(PAIRS), 0)
