@@ -80,10 +80,11 @@ class Run:
         self.step: int = state["step"]
         self.best: list[Any] | None = state["best"]
         # With adapters, which the folder of the best model may have merged; or without an output folder.
+        needed = bool(find_adapters(self.model)) or (config.load_best and self.output is None)
+        self.stores_best: bool = needed and not config.sharded
         self.best_weights: dict[str, Tensor] = {
             name.removeprefix("best."): value for name, value in tensors.items() if name.startswith("best.")
         }
-        self.has_adapters: bool = bool(find_adapters(self.model))
         base = self.model.dtype
         self.dtype: torch.dtype = base if base.itemsize < 4 else getattr(torch, config.dtype)
         about = self.whole_model, self.total, checkpoint.describe_settings(config) if self.callbacks else {}
@@ -299,7 +300,7 @@ class Run:
             if best is not None:
                 self.best = best
                 self._save_model("best", self._save_whole)
-                if self.has_adapters or (self.config.load_best and self.output is None):
+                if self.stores_best:
                     changing = self.weights.select_changing().items()
                     self.best_weights = {name: value.clone() for name, value in changing if name.startswith("model.")}
             self._call("on_evaluate", {"figures": scores, "improved": best is not None})
