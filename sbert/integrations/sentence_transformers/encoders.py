@@ -12,6 +12,7 @@ from torch.utils.data import SequentialSampler
 
 from sbert import Pooling, SentenceEncoder, cross_encoder
 from sbert.inputs.arguments import check_choice
+from sbert.inputs.prompts import with_role_prompt
 from sbert.integrations.sentence_transformers import features
 from sbert.integrations.sentence_transformers.forms import Form, ModelCardData, absent
 from sbert.integrations.sentence_transformers.models import note_dim
@@ -28,6 +29,10 @@ _SCHEDULERS = {
     "constantlr": "constant", "warmupconstant": "constant_with_warmup", "warmuplinear": "linear",
     "warmupcosine": "cosine", "warmupcosinewithhardrestarts": "cosine_with_restarts",
 }  # fmt: skip
+_BY_POSITION = (
+    "prompt_name prompt batch_size show_progress_bar output_value precision convert_to_numpy convert_to_tensor device"
+    " normalize_embeddings"
+).split()
 _absent = absent("SentenceTransformer", "SentenceTransformer: methods and attributes")
 
 
@@ -41,6 +46,8 @@ def _fit(
         ValueError: If the data loaders have different batch sizes, or a scheduler is unknown.
     """
     check_choice("scheduler", scheduler.lower(), list(_SCHEDULERS))
+    if given.get("output_dir"):  # Scripts save the model in the same folder, which replaces it.
+        given["output_dir"] = f"{given['output_dir']}-checkpoints"
     loaders, losses = zip(*objectives, strict=True)
     size, *others = {loader.batch_size for loader in loaders}
     if others:
@@ -110,15 +117,34 @@ class SentenceTransformer(SentenceEncoder):
         except AttributeError:
             return getattr(self[0].auto_model, name) if "adapter" in name else _absent(name)
 
-    def encode(
-        self, sentences: Any, prompt_name: Any = None, prompt: Any = None, batch_size: Any = None, **options: Any
-    ) -> Any:
-        """Ours; int8 and uint8 in the ranges of the texts of the call."""
-        options |= {"prompt_name": prompt_name, "prompt": prompt, "batch_size": batch_size}
-        if options.get("precision") in ("int8", "uint8") and options.get("ranges") is None:
+    def encode(self, sentences: Any, *args: Any, **options: Any) -> Any:
+        """Ours; int8 and uint8 in the ranges of the texts of the call, and tensors in the dtype of the weights."""
+        options |= dict(zip(_BY_POSITION, args, strict=False))
+        options["precision"] = options.get("precision") or "float32"
+        options["truncate_dim"] = self._fit_dim(options.get("truncate_dim"))
+        if not self.routes:
+            options.pop("task", None)
+        if options["precision"] in ("int8", "uint8") and options.get("ranges") is None:
             exact = {"precision": "float32", "convert_to_numpy": True, "convert_to_tensor": False}
-            return quantize_embeddings(super().encode(sentences, **{**options, **exact}), options["precision"])
-        return super().encode(sentences, **options)
+            quantized = quantize_embeddings(super().encode(sentences, **{**options, **exact}), options["precision"])
+            return torch.as_tensor(quantized) if options.get("convert_to_tensor") else quantized
+        encoded: Any = super().encode(sentences, **options)
+        is_float = isinstance(encoded, Tensor) and encoded.dtype == torch.float32
+        return encoded.to(self.dtype) if is_float else encoded
+
+    def _encode_for(self, role: str, sentences: Any, options: dict[str, Any]) -> Any:
+        given = {"prompt_name": None, "prompt": None, **with_role_prompt(self.prompts, role, options)}
+        return self.encode(sentences=sentences, task=role, **given)
+
+    def _fit_dim(self, dim: int | None) -> int | None:
+        """None if all dimensions are wanted."""
+        return None if dim and dim > self.get_embedding_dimension() else dim
+
+    def truncate_embeddings(self, truncate_dim: int | None) -> Any:
+        """Ours; a dimension that the vectors do not have truncates none."""
+        return super().truncate_embeddings(self._fit_dim(truncate_dim))
+
+    truncate_sentence_embeddings = truncate_embeddings
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> Tensor:  # type: ignore[override]
         """The similarity of each row of one and each of the other: (rows, rows)."""
