@@ -296,6 +296,9 @@ def test_evaluation_data_by_other_names(calm: Path) -> None:
             trainer.train()
             names = {name for line in trainer.state.log_history for name in line}
             found.append(sorted(name for name in names if name.startswith("eval") and timeless(name)))
+    trainer.loss = dict.fromkeys(("a", "b"), trainer.loss)
+    with pytest.raises(ValueError, match="pass evaluation_data by such names, too: 'a', 'b'"):
+        trainer.train()
     assert found[2:] == found[:2] == [["eval_a_loss", "eval_b_loss"], ["eval_loss"]]
 
 

@@ -75,8 +75,7 @@ class SentenceTransformerTrainingArguments(SimpleNamespace):
             setattr(self, name, value)
         given: Any = self
         given.eval_steps = given.eval_steps or given.logging_steps
-        if given.load_best_model_at_end and given.metric_for_best_model is None:
-            given.metric_for_best_model = "loss"
+        given.metric_for_best_model = given.metric_for_best_model or ("loss" if given.load_best_model_at_end else None)
         if given.metric_for_best_model and given.greater_is_better is None:
             given.greater_is_better = not given.metric_for_best_model.endswith("loss")
 
@@ -307,10 +306,9 @@ class SentenceTransformerTrainer:
         args, held_out = self.args, self.eval_dataset if eval_dataset is None else eval_dataset
         given = held_out if self.train_dataset is None else self.train_dataset
         data, others = (each if isinstance(each, Mapping) else {"data": each} for each in (given, held_out))
-        losses = self.loss if isinstance(self.loss, Mapping) else dict.fromkeys({**others, **data}, self.loss)
-        data, others = (
-            {name: join_documents(rows, losses.get(name)) for name, rows in each.items()} for each in (data, others)
-        )
+        losses = self.loss if isinstance(self.loss, Mapping) else {"data": self.loss}
+        loss_of = {**dict.fromkeys({**others, **data}, next(iter(losses.values()))), **losses}
+        data, others = ({name: join_documents(each[name], loss_of[name]) for name in each} for each in (data, others))
         held_out = others if isinstance(held_out, Mapping) else others["data"]
         own = {name: value for one in losses.values() for name, value in settings(one).items()}
         own |= _choose_optimizer(args, self.optimizer)
@@ -319,8 +317,8 @@ class SentenceTransformerTrainer:
         compare = any(getattr(one, "least_rows", 1) > 1 for one in losses.values())  # The rows of a batch.
         if held_out is not None and compare and size != args.per_device_train_batch_size:
             warn(f"eval_loss is that of batches of per_device_train_batch_size, not of {size}")
-        both, device = {**others, **data}.items(), self.model.device.type
-        columns_of = {name: _columns_of(rows, losses[name]) for name, rows in both if name in losses}
+        columns_of = {name: _columns_of(rows, loss_of[name]) for name, rows in {**others, **data}.items()}
+        device = self.model.device.type
         trainer = Trainer(
             self.model, data, self.loss, _config(args, device, 1, **own), evaluator=self.evaluator,
             evaluation_data=held_out, guide=guide,
