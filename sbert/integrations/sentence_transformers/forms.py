@@ -170,7 +170,11 @@ class SimilarityFunction(Enum):
 
 
 class ModelCardData(SimpleNamespace):
-    """Facts for a model card, which are taken and not used."""
+    """Facts for a model card, which are taken and not used; those that were not given are None."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # Copies and pickles ask for methods.
+            raise AttributeError(name)
 
 
 class DistanceMetric:
