@@ -162,7 +162,7 @@ DIFFERENT = {
     "model.model_card_data.language": "facts of a card that were not given are None",
     "sorted(model.state_dict())": "weights have the names of versions before 6, with auto_model",
     'SentenceTransformer(folder, model_kwargs={"dtype": "float16"}).dtype': "float32 on a CPU; a warning says so",
-    "model.half().encode(texts, convert_to_tensor=True).dtype": "float16 weights become float32 on a CPU, with a warning",
+    "model.half().encode(texts, convert_to_tensor=True).dtype": "they become float32 on a CPU, with a warning",
     "model.half(); model.encode(texts); model.encode(texts[0], convert_to_tensor=True).dtype": "float32, too",
     "model.encode([]).shape": "(0, dim), so that it can be concatenated",
     "model.train(); model.encode(texts); model.training": "encode() leaves the mode of the model as it was",

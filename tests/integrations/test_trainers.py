@@ -13,6 +13,7 @@ import pytest
 import sentence_transformers as theirs
 import torch
 from torch import nn
+from torch.optim.lr_scheduler import LambdaLR, StepLR
 from torch.utils.data import DataLoader
 from transformers import EarlyStoppingCallback, TrainerCallback, get_scheduler
 
@@ -77,6 +78,7 @@ def make(st: Any, folder: Path, output: Path | None = None, *, trainer: Any = No
     arguments |= {"report_to": "none", "disable_tqdm": True, "save_strategy": "no", "use_cpu": True, **options}
     args = st.SentenceTransformerTrainingArguments(str(output or folder / "output"), **arguments)
     named = {"train_dataset": DATA, "loss": part(st, "losses").CosineSimilarityLoss(model), **(trainer or {})}
+    named = {name: value(model) if name == "optimizers" else value for name, value in named.items()}
     return st.SentenceTransformerTrainer(model, args, **named)
 
 
@@ -139,6 +141,40 @@ def test_learning_rates_are_theirs(name: str, warm: float) -> None:
         scheduler.step()
     config = training._config(args, "cpu", 20)
     assert [config.rate(step, 20) for step in range(20)] == pytest.approx(expected, rel=1e-12)
+
+
+def test_optimizers_are_used_as_they_are(calm: Path) -> None:
+    """Two groups with rates of their own and a scheduler, without part of the weights."""
+
+    def optimizers(model: Any) -> Any:
+        named = dict(model.named_parameters())
+        biases = [value for name, value in named.items() if name.endswith("bias")]
+        others = [value for name, value in named.items() if name.endswith("query.weight")]
+        optimizer = torch.optim.SGD([{"params": biases, "lr": 0.1}, {"params": others, "lr": 1.0}], momentum=0.9)
+        return optimizer, LambdaLR(optimizer, lambda step: 1 / (1 + step))
+
+    trained = []
+    for st in (theirs, ours):
+        trainer = make(st, calm, logging_steps=1, trainer={"optimizers": optimizers})
+        before = {name: value.clone() for name, value in trainer.model.state_dict().items()}
+        trainer.train()
+        rates = [line["learning_rate"] for line in trainer.state.log_history if "loss" in line]
+        trained.append((trainer.model.encode(ROWS["sentence1"]), rates))
+        changed = {name for name, value in trainer.model.state_dict().items() if not torch.equal(value, before[name])}
+        assert changed
+        assert all(name.endswith(("bias", "query.weight")) for name in changed)
+    assert trained[1][0] == pytest.approx(trained[0][0], abs=1e-4)
+    assert trained[1][1] == pytest.approx(trained[0][1])
+    other = torch.optim.SGD([nn.Parameter(torch.zeros(1))])
+    with pytest.raises(ValueError, match="optimizers= has tensors that are not trained; make it of the model's"):
+        make(ours, calm, trainer={"optimizers": lambda _: (other, None)}).train()
+
+    def with_steps(model: Any) -> Any:
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        return optimizer, StepLR(optimizer, 1)
+
+    with pytest.raises(ValueError, match="optimizers= has a StepLR; pass a LambdaLR"):
+        make(ours, calm, trainer={"optimizers": with_steps}).train()
 
 
 class Stop(TrainerCallback):

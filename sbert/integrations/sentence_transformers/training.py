@@ -106,18 +106,35 @@ def _choose_optimizer(args: Any, given: tuple[Any, Mapping[str, Any]] | None = N
     """The optimizer of our settings and its rate: of one of their names, or of a class and its arguments."""
     kind, options = given or (_OPTIMIZERS[args.optim], {"lr": args.learning_rate})
     kind = "adamw" if kind is torch.optim.AdamW and set(options) == {"lr"} else kind
-    if isinstance(kind, str):
+    if not isinstance(kind, type):
         return {"optimizer": kind, "learning_rate": options["lr"]}
     trial = kind([torch.nn.Parameter(torch.zeros(1))], **options)  # Its arguments are checked, and its rate known.
     return {"optimizer": partial(kind, **options), "learning_rate": trial.defaults["lr"]}
 
 
-def _schedule(args: Any, rate: float, total: int) -> Callable[[float], float]:
-    """The scheduler of their arguments as our schedule; warm-up is a part of it."""
-    warm = args.warmup_steps or args.warmup_ratio or 0
-    warm = math.ceil(warm * total) if warm < 1 else int(warm)
-    trial, options = torch.optim.SGD([torch.zeros(1)], rate), args.lr_scheduler_kwargs
-    scheduler = import_from("get_scheduler")(args.lr_scheduler_type, trial, warm, total, options)
+def _reuse(optimizer: Any) -> tuple[Any, Mapping[str, Any]]:
+    """The function of our settings that gives an optimizer of the model's parameters, and its rate."""
+    for group in optimizer.param_groups:
+        group["lr"] = group.setdefault("initial_lr", group["lr"])
+
+    def reuse(groups: Any) -> Any:
+        trained = {id(part) for group in groups for part in group["params"]}
+        if not {id(part) for group in optimizer.param_groups for part in group["params"]} <= trained:
+            raise ValueError("optimizers= has tensors that are not trained; make it of the model's parameters")
+        return optimizer
+
+    return reuse, {"lr": optimizer.param_groups[0]["lr"]}
+
+
+def _schedule(args: Any, rate: float, total: int, scheduler: Any) -> Callable[[float], float]:
+    """The scheduler of their arguments, or one that is given, as our schedule; warm-up is a part of it."""
+    if scheduler is None:
+        warm = args.warmup_steps or args.warmup_ratio or 0
+        warm = math.ceil(warm * total) if warm < 1 else int(warm)
+        trial, options = torch.optim.SGD([torch.zeros(1)], rate), args.lr_scheduler_kwargs
+        scheduler = import_from("get_scheduler")(args.lr_scheduler_type, trial, warm, total, options)
+    if not isinstance(scheduler, torch.optim.lr_scheduler.LambdaLR):
+        raise ValueError(f"optimizers= has a {type(scheduler).__name__}; pass a LambdaLR, as transformers has them")
 
     def factor(done: float) -> float:
         return float(scheduler.lr_lambdas[0](round(done * total)))
@@ -126,7 +143,7 @@ def _schedule(args: Any, rate: float, total: int) -> Callable[[float], float]:
     return factor
 
 
-def _config(args: Any, device: str, total: int, **own: Any) -> TrainingConfig:
+def _config(args: Any, device: str, total: int, scheduler: Any = None, **own: Any) -> TrainingConfig:
     """Our settings of theirs, for a number of steps in all; ``own`` are those that depend on the data and the loss."""
     ours = {name: getattr(args, theirs) for theirs, name in _SAME.items()} | _choose_optimizer(args) | own
     ours |= {"steps": args.max_steps} if args.max_steps > 0 else {"epochs": args.num_train_epochs}
@@ -140,7 +157,7 @@ def _config(args: Any, device: str, total: int, **own: Any) -> TrainingConfig:
     scores = {"evaluator": "score", "": None}  # Their names of a single score, and of none.
     return TrainingConfig(
         **{**ours, "output": None if args.save_strategy == "no" else args.output_dir},
-        schedule=_schedule(args, ours["learning_rate"], total),
+        schedule=_schedule(args, ours["learning_rate"], total, scheduler),
         log_every=state.logging_steps,
         dtype="float16" if args.fp16 and device != "cpu" else "bfloat16" if args.fp16 or args.bf16 else "float32",
         sampler=samplers.get(args.batch_sampler, args.batch_sampler),
@@ -255,6 +272,7 @@ class SentenceTransformerTrainer:
         evaluator: An evaluator, or several.
         model_init: A function that makes the model, in place of one.
         callbacks: Callbacks of transformers, such as ``EarlyStoppingCallback``.
+        optimizers: An optimizer of the model's parameters and a scheduler of it, or None.
         optimizer_cls_and_kwargs: A class of optimizers and its arguments, in place of ``optim``.
         options: ``tokenizer`` or ``processing_class``, that of the model; others are not supported: an error says what
             to do instead.
@@ -272,7 +290,7 @@ class SentenceTransformerTrainer:
     def __init__(
         self, model: Any = None, args: Any = None, train_dataset: Any = None, eval_dataset: Any = None,
         loss: Any = None, evaluator: Any = None, *, model_init: Callable[..., Any] | None = None,
-        callbacks: Iterable[Any] | None = None,
+        callbacks: Iterable[Any] | None = None, optimizers: tuple[Any, Any] = (None, None),
         optimizer_cls_and_kwargs: tuple[Any, Mapping[str, Any]] | None = None, **options: Any,
     ) -> None:  # fmt: skip
         model = model_init() if model is None and model_init is not None else model
@@ -286,7 +304,8 @@ class SentenceTransformerTrainer:
                 raise TypeError(f"{type(self).__name__}() takes no {name}={value!r:.60}; instead: {instead}")
         self.args = args or SentenceTransformerTrainingArguments()
         self.model = model.to("cpu") if self.args.use_cpu else model
-        self.optimizer = optimizer_cls_and_kwargs
+        self.optimizer = optimizer_cls_and_kwargs if optimizers[0] is None else _reuse(optimizers[0])
+        self.scheduler = optimizers[1]
         self.train_dataset, self.eval_dataset = train_dataset, eval_dataset
         named = loss if isinstance(loss, Mapping) else {"": default_loss(model) if loss is None else loss}
         new = {name: as_loss(each(model) if isinstance(each, type) else each) for name, each in named.items()}
@@ -295,7 +314,7 @@ class SentenceTransformerTrainer:
         self.state, self.control = import_from("TrainerState")(), import_from("TrainerControl")()
         module = import_from("trainer_callback")
         theirs = [module.DefaultFlowCallback, *(callbacks or ())]
-        self.handler = module.CallbackHandler(theirs, model, tokenizer, None, None)
+        self.handler = module.CallbackHandler(theirs, model, tokenizer, *optimizers)
         for each in self.handler.callbacks:
             if not isinstance(each, module.TrainerCallback):
                 raise TypeError(f"callbacks has {each!r:.60}; pass those of transformers")
@@ -320,12 +339,12 @@ class SentenceTransformerTrainer:
         columns_of = {name: _columns_of(rows, loss_of[name]) for name, rows in {**others, **data}.items()}
         device = self.model.device.type
         trainer = Trainer(
-            self.model, data, self.loss, _config(args, device, 1, **own), evaluator=self.evaluator,
+            self.model, data, self.loss, _config(args, device, 1, self.scheduler, **own), evaluator=self.evaluator,
             evaluation_data=held_out, guide=guide,
             columns={name: columns for name, (columns, _) in columns_of.items() if columns},
             label={name: label for name, (_, label) in columns_of.items() if label},
         )  # fmt: skip
-        trainer.config = _config(args, device, trainer.batches.steps(trainer.config)[0], **own)
+        trainer.config = _config(args, device, trainer.batches.steps(trainer.config)[0], self.scheduler, **own)
         return trainer
 
     def train(self, resume_from_checkpoint: str | os.PathLike[str] | bool | None = None) -> Any:
