@@ -100,7 +100,8 @@ and ``examples/train_second_language.py`` teaches an English model Korean by tra
 
 ``from sbert import SentenceEncoder as SentenceTransformer`` is all that a script needs that loads, encodes, compares
 and saves. ``import sbert.integrations.sentence_transformers as sentence_transformers`` is for those that use its
-modules, too: ``util``, ``models``, ``losses``, ``evaluation`` and the trainer.
+modules, too: ``util``, ``models``, ``losses``, ``evaluation`` and the trainer; or, without a change of the script,
+``sbert.integrations.sentence_transformers.install()`` before its imports.
 
 ``sbert.integrations.switching`` lists every public name of sentence-transformers 6.2, and what it is here: the same,
 another name, another form, or not here and why.
