@@ -203,8 +203,13 @@ def write_models(cache: Path, names: Iterable[str], dim: int) -> None:
                     (snapshot / file.name).symlink_to(file)
 
 
+NANOBEIR = (
+    "ClimateFEVER DBPedia FEVER FiQA2018 HotpotQA MSMARCO NFCorpus NQ QuoraRetrieval SCIDOCS ArguAna SciFact Touche2020"
+)
+
+
 def write_nanobeir(cache: Path) -> None:
-    """NanoBEIR's first three data sets in a cache of the hub, as files."""
+    """NanoBEIR's data sets in a cache of the hub, as files."""
     repository = cache / "datasets--sentence-transformers--NanoBEIR-en"
     (repository / "refs").mkdir(parents=True, exist_ok=True)
     (repository / "refs" / "main").write_text("0" * 40)
@@ -213,7 +218,7 @@ def write_nanobeir(cache: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         lines = map(json.dumps, load_dataset("sentence-transformers/NanoBEIR-en", part, split="Nano").to_list())
         text = "\n".join(lines)
-        for name in ("MSMARCO", "NFCorpus", "NQ"):
+        for name in NANOBEIR.split():
             (folder / f"Nano{name}-00000-of-00001.jsonl").write_text(text, encoding="utf-8")
 
 

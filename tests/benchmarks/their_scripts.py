@@ -154,9 +154,8 @@ class Recorder:
                 result = call(evaluator, *args, **options)
             finally:
                 self.depth -= 1
-            if not self.depth:
-                values = result.items() if isinstance(result, dict) else [("value", result)]
-                self.evaluations.append({key: float(np.mean(value)) for key, value in values})
+            if not self.depth and isinstance(result, dict):  # Others are losses of evaluation data.
+                self.evaluations.append({key: float(np.mean(value)) for key, value in result.items()})
             return result
 
         owner.__call__ = wrapped  # type: ignore[method-assign]
