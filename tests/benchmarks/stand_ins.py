@@ -29,6 +29,9 @@ from tests import small
 
 TRAIN, OTHER = 64, 40  # Rows of a split.
 OWN = {"all-MiniLM": 384, "TinyBERT_L": 48, "-tiny": 128}  # Dimensions of models, by a part of the name.
+NANOBEIR = (
+    "ClimateFEVER DBPedia FEVER FiQA2018 HotpotQA MSMARCO NFCorpus NQ QuoraRetrieval SCIDOCS ArguAna SciFact Touche2020"
+)
 # By the beginnings of the names of data sets on the hub, with their subset: "column=value", values as in _cells().
 COLUMNS = {
     "mteb/stsbenchmark-sts": "sentence1=a sentence2=b score=five",
