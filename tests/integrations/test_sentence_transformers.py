@@ -106,25 +106,56 @@ def test_evaluators(name: str, models: list[Any], tmp_path: Path) -> None:
     assert list(tmp_path.glob("*results.csv"))
 
 
-@pytest.mark.parametrize("options", [{}, {"dataset_names": ["nq"], "ndcg_at_k": [1, 3], "query_prompts": "zero "}])
-def test_nanobeir(models: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]) -> None:
-    """A repository of two data sets, as on the hub: the same names and figures, of all or of some."""
+def nanobeir(root: Path, *more: str) -> Path:
+    """A repository of two data sets, as on the hub."""
     parts = {"corpus": CORPUS, "queries": QUERIES}
     rows = {part: [{"_id": str(i), "text": text} for i, text in enumerate(own)] for part, own in parts.items()}
+    candidates = [{"query-id": str(i), "corpus-ids": ["5", "4", "3", "1"]} for i in range(3)]
     for split, step in (("NanoNQ", 1), ("NanoSciFact", 2)):
         judged = [{"query-id": str(i), "corpus-id": str(step * i)} for i in range(3)]
-        hub(tmp_path / "hub", split, **rows, qrels=judged, bm25=[])
+        hub(root, split, **rows, qrels=judged, bm25=candidates if more else [])
     configs = [
         f"- config_name: {part}\n  data_files:\n"
         + "".join(f"  - split: {name}\n    path: {part}/{name}-*\n" for name in ("NanoNQ", "NanoSciFact"))
-        for part in ("corpus", "queries", "qrels")
+        for part in ("corpus", "queries", "qrels", *more)
     ]
-    (tmp_path / "hub" / "README.md").write_text("---\nconfigs:\n" + "".join(configs) + "---\n")
-    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
-    options = {"dataset_names": ["nq", "scifact"], **options, "dataset_id": str(tmp_path / "hub")}
+    (root / "README.md").write_text("---\nconfigs:\n" + "".join(configs) + "---\n")
+    return root
+
+
+@pytest.mark.parametrize("options", [{}, {"dataset_names": ["nq"], "ndcg_at_k": [1, 3], "query_prompts": "zero "}])
+def test_nanobeir(models: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]) -> None:
+    """The same names and figures, of all or of some."""
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    options = {"dataset_names": ["nq", "scifact"], **options, "dataset_id": str(nanobeir(tmp_path / "hub"))}
     (expected, primary), (metrics, named) = measure_both(models, lambda kinds: kinds.NanoBEIREvaluator(**options))
     assert (primary, set(expected)) == (named, set(metrics))
     check_equal(metrics, expected)
+
+
+def test_nanobeir_of_rerankers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The positives that BM25 missed are reranked, too."""
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    options = {"dataset_names": ["nq", "scifact"], "dataset_id": str(nanobeir(tmp_path / "hub", "bm25")), "rerank_k": 4}
+    folder, results = str(pairs.folder(tmp_path / "scorer")), []
+    for package in NAMES:
+        evaluator = module(package, "cross_encoder.evaluation").CrossEncoderNanoBEIREvaluator(**options)
+        scores = evaluator(module(package, "cross_encoder").CrossEncoder(folder, device="cpu"))
+        results.append((scores, evaluator.primary_metric))
+    check_equal(results[1][0], results[0][0])
+    assert results[0][1] == results[1][1]
+
+
+def test_classes_of_pairs(tmp_path: Path) -> None:
+    folder, results = str(pairs.folder(tmp_path / "scorer", classes=3)), []
+    texts = list(zip(CORPUS, CORPUS[::-1], strict=True))
+    for package in NAMES:
+        kind = module(package, "cross_encoder.evaluation").CrossEncoderClassificationEvaluator
+        evaluator = kind(texts, [0, 1, 2] * 2)
+        scores = evaluator(module(package, "cross_encoder").CrossEncoder(folder, device="cpu"))
+        results.append((scores, evaluator.primary_metric))
+    check_equal(results[1][0], results[0][0])
+    assert results[0][1] == results[1][1]
 
 
 class Fixed(nn.Module):

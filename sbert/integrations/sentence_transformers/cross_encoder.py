@@ -13,8 +13,9 @@ from torch import Tensor
 
 import sbert.evaluation as own_evaluation
 import sbert.losses as own_losses
+from sbert.evaluation.metrics import f1, macro_f1
 from sbert.integrations.sentence_transformers.encoders import CrossEncoder
-from sbert.integrations.sentence_transformers.evaluation import Kind, evaluator_class, read_nanobeir
+from sbert.integrations.sentence_transformers.evaluation import NANOBEIR, Kind, evaluator_class, read_nanobeir
 from sbert.integrations.sentence_transformers.forms import ModelCardData as CrossEncoderModelCardData
 from sbert.integrations.sentence_transformers.forms import absent, make_module
 from sbert.integrations.sentence_transformers.losses import loss_class
@@ -79,19 +80,46 @@ def _correlation(pairs: Sequence[Sequence[str]], scores: Any) -> own_evaluation.
     return own_evaluation.SimilarityEvaluator(first, second, scores)
 
 
+class _SeveralClasses(own_evaluation.LabelEvaluator):
+    """F1 over all classes by three means; the first one decides."""
+
+    def measure(self, vectors: own_evaluation.Vectors) -> dict[str, float]:
+        """The metrics by their names."""
+        predicted, labels = self._score_pairs(vectors).argmax(1), self._labels
+        weighted = [f1(predicted == each, labels == each) * np.mean(labels == each) for each in np.unique(labels)]
+        return {
+            "f1_macro": macro_f1(predicted, labels),
+            "f1_micro": float(np.mean(predicted == labels)),
+            "f1_weighted": float(sum(weighted)),
+        }
+
+
 def _classes(pairs: Sequence[Sequence[str]], labels: Any) -> own_evaluation.Evaluator:
-    kind: Any = own_evaluation.LabelEvaluator if max(labels) > 1 else own_evaluation.PairClassificationEvaluator
+    kind: Any = _SeveralClasses if max(labels) > 1 else own_evaluation.PairClassificationEvaluator
     evaluator: own_evaluation.Evaluator = kind(*zip(*pairs, strict=True), labels)
     return evaluator
 
 
+class _AllPositives(own_evaluation.RerankingEvaluator):
+    """Positives that a retriever missed are ranked, too; its own metrics are 0 for a query of which it found none."""
+
+    def __init__(self, samples: list[dict[str, Any]], k: int) -> None:
+        every = [{**one, "documents": [*one["documents"], *one["positive"]]} for one in samples]
+        super().__init__(every, k)
+        rows = zip(samples, every, strict=True)
+        listed = [one if set(one["documents"]).isdisjoint(one["positive"]) else other for one, other in rows]
+        self._retriever = own_evaluation.RerankingEvaluator(listed, k)
+
+    def measure(self, vectors: own_evaluation.Vectors) -> dict[str, float]:
+        """The metrics, and those of the retriever."""
+        base = self._retriever._rate(self._retriever._grades)
+        return super().measure(vectors) | {f"base_{name}": value for name, value in base.items()}
+
+
 def _reranking(samples: Any, k: int, positives: bool) -> own_evaluation.Evaluator:
-    """With their default, the positives that a retriever missed are ranked after those that it found."""
     listed = list(samples.values() if isinstance(samples, Mapping) else samples)
-    if positives:
-        listed = [
-            {**one, "documents": [*one["documents"], *one["positive"]]} if "documents" in one else one for one in listed
-        ]
+    if positives and "documents" in listed[0]:
+        return _AllPositives(listed, k)
     return own_evaluation.RerankingEvaluator(listed, k)
 
 
@@ -100,6 +128,8 @@ class _NanoBEIR(own_evaluation.Evaluator):
 
     def __init__(self, dataset_names: Any, dataset_id: str, rerank: int, k: int, positives: bool) -> None:
         self._parts = {}
+        if dataset_names is None:  # Theirs leaves out the two whose task is to find arguments.
+            dataset_names = [name for name in NANOBEIR.split() if name not in ("ArguAna", "Touche2020")]
         for name, (queries, corpus, relevant, candidates) in read_nanobeir(dataset_id, dataset_names).items():
             rows = [
                 {
@@ -115,12 +145,10 @@ class _NanoBEIR(own_evaluation.Evaluator):
     def measure(self, vectors: own_evaluation.Vectors) -> dict[str, float]:
         """The metrics by their names."""
         figures = {name: part.measure(vectors) for name, part in self._parts.items()}
-        metrics = next(iter(figures.values()))
-        figures = {
-            self._mean: {key: float(np.mean([own[key] for own in figures.values()])) for key in metrics},
-            **figures,
-        }
-        return {f"{name}_{key}": value for name, own in figures.items() for key, value in own.items()}
+        names = [name for name in next(iter(figures.values())) if name != "recall"]
+        metrics = sorted(names, key=lambda name: not name.startswith("ndcg"))  # The first one decides.
+        means = {key: float(np.mean([own[key] for own in figures.values()])) for key in metrics}
+        return {f"{name}_{key}": own[key] for name, own in {self._mean: means, **figures}.items() for key in metrics}
 
 
 _LOSSES: dict[str, Any] = {
@@ -146,9 +174,9 @@ _SCHEMES = {
 }
 _KINDS = {
     "CrossEncoderCorrelationEvaluator": Kind(_correlation, "{name}", "spearman"),
-    "CrossEncoderClassificationEvaluator": Kind(_classes, "{name}", "", {"macro_f1": "f1_macro"}),
+    "CrossEncoderClassificationEvaluator": Kind(_classes, "{name}", ""),
     "CrossEncoderRerankingEvaluator": Kind(_reranking, "{name}", "ndcg@"),
-    "CrossEncoderNanoBEIREvaluator": Kind(_NanoBEIR, "{name}", "NanoBEIR"),
+    "CrossEncoderNanoBEIREvaluator": Kind(_NanoBEIR, "{name}", ""),
 }
 _OLDER = {"Correlation": "Correlation", "Reranking": "Reranking", "BinaryClassification": "Classification"}
 

@@ -198,7 +198,7 @@ class _PairClasses(evaluation.PairClassificationEvaluator):
         return metrics | {"mcc": (hits * right - wrong * (positives - hits)) / math.sqrt(product) if product else 0.0}
 
 
-_NANOBEIR = (
+NANOBEIR = (
     "ClimateFEVER DBPedia FEVER FiQA2018 HotpotQA MSMARCO NFCorpus NQ QuoraRetrieval SCIDOCS ArguAna SciFact Touche2020"
 )
 
@@ -209,7 +209,7 @@ def _find_nanobeir(folder: str, names: Iterable[str] | None) -> tuple[str, list[
         from huggingface_hub import snapshot_download
 
         folder = snapshot_download(folder, repo_type="dataset")
-    known = {name.lower(): f"Nano{name}" for name in _NANOBEIR.split()}
+    known = {name.lower(): f"Nano{name}" for name in NANOBEIR.split()}
     return folder, None if names is None else [known.get(name.lower(), name) for name in names]
 
 
