@@ -45,6 +45,7 @@ settings, and not on the other texts of the call. The options of ``encode``:
 | ``batch_tokens=``, ``batch_size=`` | how much the model reads at once, in tokens or in sentences |
 | ``normalize_embeddings=True`` | scale each vector to length 1 |
 | ``truncate_dim=64`` | keep the first 64 dimensions of each vector |
+| ``task="query"`` | the modules of a role, of a model with a ``Router`` |
 | ``convert_to_tensor=True`` | a tensor on the model's device, ready for autograd |
 | ``output_value="token_embeddings"`` | one tensor (tokens, dim) per sentence |
 | ``precision="ubinary"`` | one bit per dimension, eight to a byte |

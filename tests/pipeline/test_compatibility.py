@@ -19,9 +19,8 @@ TEXTS = [f"{a} {b}" for a in ("red fox", "small boat", "quiet lake") for b in ("
     [
         ({"backend": "onnx"}, "backend='onnx' is not here; 'sbert export'"),
         ({"backend": "fast"}, "backend='fast' is unknown; pass one of 'auto', 'plain'"),
-        ({"model_kwargs": {"device_map": "auto"}}, "model_kwargs has device_map, where dtype and attn_implementation"),
+        ({"model_kwargs": {"device_map": "auto"}}, "model_kwargs has device_map, where dtype, attn_impl"),
         ({"model_kwargs": {"attn_implementation": "magic"}}, "attn_implementation='magic' is unknown; pass one of"),
-        ({"model_card_data": {}}, "model_card_data={}, where only None .* README.md"),
         ({"similarity_fn_name": "nearness"}, "similarity 'nearness' is unknown"),
     ],
 )
