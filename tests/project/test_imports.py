@@ -120,9 +120,9 @@ def test_no_circles(graph: dict[Path, set[Path]]) -> None:
 
 def test_the_package_stays_small() -> None:
     """Lines of code: before adding some, look for what can go."""
-    assert sum(by_room().values()) <= 20_904
+    assert sum(by_room().values()) <= 22_017
     assert len([entry for entry in PACKAGE.iterdir() if entry.name not in NO_ROOMS]) <= 22
-    assert len(FILES) <= 224
+    assert len(FILES) <= 229
 
 
 def test_transformers_is_imported_late() -> None:
