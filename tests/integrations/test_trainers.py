@@ -341,3 +341,25 @@ def test_evaluation_data_by_other_names(calm: Path) -> None:
 def test_a_trainer_needs_a_model() -> None:
     with pytest.raises(TypeError, match="there is no model; pass model=, or model_init="):
         ours.SentenceTransformerTrainer(train_dataset=DATA)
+
+
+def test_vectors_of_a_teacher_are_labels(calm: Path) -> None:
+    """Of a loss that takes any number of columns, as the losses of lists do."""
+    data = datasets.Dataset.from_dict({**ROWS, "label": [[0.1] * 16] * len(ROWS["sentence1"])}).remove_columns("score")
+    trainer = make(ours, calm, max_steps=1, trainer={"train_dataset": data, "loss": losses.MSELoss})
+    assert trainer.train().global_step == 1
+
+
+def test_one_column_per_document(tmp_path: Path) -> None:
+    """For losses of lists: positives first, and margins or scores as labels."""
+    folder = str(pairs.folder(tmp_path / "scorer"))
+    texts = {"query": ["a fox", "a boat"], "positive": ["the red fox", "the boat"], "negative": ["one", "two"]}
+    trained = []
+    for labels in ([1.0, 2.0], [[3.0, 2.0], [5.0, 3.0]]):
+        model = ours.CrossEncoder(folder, device="cpu")
+        loss = ours.cross_encoder.losses.MarginMSELoss(model)
+        args = ours.CrossEncoderTrainingArguments(str(tmp_path), max_steps=2, save_strategy="no", learning_rate=1e-2)
+        data = datasets.Dataset.from_dict({**texts, "score": labels})
+        ours.CrossEncoderTrainer(model, args, data, loss=loss).train()
+        trained.append(model.predict([("a fox", "one"), ("a fox", "the red fox")]))
+    assert trained[0] == pytest.approx(trained[1])

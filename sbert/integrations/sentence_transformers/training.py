@@ -327,7 +327,8 @@ class SentenceTransformerTrainer:
         data, others = (each if isinstance(each, Mapping) else {"data": each} for each in (given, held_out))
         losses = self.loss if isinstance(self.loss, Mapping) else {"data": self.loss}
         loss_of = {**dict.fromkeys({**others, **data}, next(iter(losses.values()))), **losses}
-        data, others = ({name: join_documents(each[name], loss_of[name]) for name in each} for each in (data, others))
+        if self.model.is_cross_encoder:
+            data, others = ({key: join_documents(each[key], loss_of[key]) for key in each} for each in (data, others))
         held_out = others if isinstance(held_out, Mapping) else others["data"]
         own = {name: value for one in losses.values() for name, value in settings(one).items()}
         own |= _choose_optimizer(args, self.optimizer)
