@@ -23,6 +23,7 @@ from sbert.integrations.sentence_transformers.training import (
 )
 from sbert.integrations.sentence_transformers.util import quantize_embeddings
 from sbert.losses.signature import Signature
+from sbert.pipeline.encode import output_dims
 from sbert.pipeline.model import choose_prompt
 
 _SCHEDULERS = {
@@ -121,12 +122,14 @@ class SentenceTransformer(SentenceEncoder):
         """Ours; int8 and uint8 in the ranges of the texts of the call, and tensors in the dtype of the weights."""
         options |= dict(zip(_BY_POSITION, args, strict=False))
         options["precision"] = options.get("precision") or "float32"
-        options["truncate_dim"] = self._fit_dim(options.get("truncate_dim"))
+        options["truncate_dim"] = self._fit_dim(options.get("truncate_dim") or self.truncate_dim)
         if not self.routes:
             options.pop("task", None)
         if options["precision"] in ("int8", "uint8") and options.get("ranges") is None:
             exact = {"precision": "float32", "convert_to_numpy": True, "convert_to_tensor": False}
             quantized = quantize_embeddings(super().encode(sentences, **{**options, **exact}), options["precision"])
+            if options.get("convert_to_numpy") is False and not options.get("convert_to_tensor"):
+                return list(torch.as_tensor(quantized))
             return torch.as_tensor(quantized) if options.get("convert_to_tensor") else quantized
         encoded: Any = super().encode(sentences, **options)
         is_float = isinstance(encoded, Tensor) and encoded.dtype == torch.float32
@@ -137,14 +140,8 @@ class SentenceTransformer(SentenceEncoder):
         return self.encode(sentences=sentences, task=role, **given)
 
     def _fit_dim(self, dim: int | None) -> int | None:
-        """None if all dimensions are wanted."""
-        return None if dim and dim > self.get_embedding_dimension() else dim
-
-    def truncate_embeddings(self, truncate_dim: int | None) -> Any:
-        """Ours; a dimension that the vectors do not have truncates none."""
-        return super().truncate_embeddings(self._fit_dim(truncate_dim))
-
-    truncate_sentence_embeddings = truncate_embeddings
+        """The dimension, or that of the vectors if it is beyond it."""
+        return min(dim, output_dims(self, self.device)[-1]) if dim else dim
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> Tensor:  # type: ignore[override]
         """The similarity of each row of one and each of the other: (rows, rows)."""

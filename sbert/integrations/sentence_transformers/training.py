@@ -81,6 +81,7 @@ class SentenceTransformerTrainingArguments(SimpleNamespace):
 
     def __setattr__(self, name: str, value: Any) -> None:
         known, value = _defaults(), getattr(value, "value", value)
+        value = "none" if name == "report_to" and value in ([], ["none"], None) else value
         if name not in known and name not in _ROWS:
             meant = nearest_argument(name, known)
             raise TypeError(f"unknown argument {name!r}" + (f"; did you mean {meant!r}?" if meant else ""))
