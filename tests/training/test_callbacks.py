@@ -172,7 +172,8 @@ def test_trackers_go_on_with_the_same_run(tmp_path: Path, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("package", ["bitsandbytes", "wandb", "mlflow", "torch.utils.tensorboard"])
 def test_packages_that_are_missing_are_named(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, package, None)
+    for name in [package, *(name for name in sys.modules if name.startswith(f"{package}."))]:
+        monkeypatch.setitem(sys.modules, name, None)
     optimizer = "adamw_8bit" if package == "bitsandbytes" else "adamw"
     callbacks: Any = {"wandb": WandB(), "mlflow": MLflow(), "torch.utils.tensorboard": TensorBoard()}.get(package, ())
     with pytest.raises(ImportError, match=f"needs {package.rpartition('.')[2]}; run: pip install"):
