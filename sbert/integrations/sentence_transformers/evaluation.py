@@ -82,8 +82,9 @@ class NamedEvaluator(CalledByPath):
     kind: Kind
 
     def __init__(self, *args: Any, **given: Any) -> None:
-        vars(self).update(self.form.bind(args, given))
-        options = self.form.translate(args, given)
+        theirs = self.form.bind(args, given)
+        vars(self).update(theirs)
+        options = self.form.translate(theirs)
         self.name: str = options.pop("name", "")
         self.file_name = "_".join(filter(None, (self.form.name, self.name, "results.csv")))
         self.write_csv = options.pop("write_csv", True)

@@ -58,10 +58,6 @@ class Module(nn.Module):
         """The arguments of the class, by name."""
         return {name: getattr(self, name) for name in self.config_keys}
 
-    def get_config_dict(self) -> dict[str, Any]:
-        """The same."""
-        return self.config
-
     def __call__(self, given: Any) -> Any:
         """Features for features, vectors for tokens or vectors.
 

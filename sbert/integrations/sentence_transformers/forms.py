@@ -28,7 +28,7 @@ class Form:
         >>> form = Form("losses.CoSENTLoss")
         >>> form.signature
         <Signature (model, scale=20.0, similarity_fct='cosine')>
-        >>> form.translate(("model",), {"scale": 10.0})
+        >>> form.translate(form.bind(("model",), {"scale": 10.0}))
         {'model': 'model', 'temperature': 0.1}
     """
 
@@ -65,9 +65,9 @@ class Form:
         bound.apply_defaults()
         return bound.arguments
 
-    def translate(self, args: tuple[Any, ...], options: Mapping[str, Any]) -> dict[str, Any]:
-        """Our arguments for theirs; raises as ``bind`` does."""
-        given = [(self.parameters[name], value) for name, value in self.bind(args, options).items()]
+    def translate(self, theirs: Mapping[str, Any]) -> dict[str, Any]:
+        """Our arguments for theirs by name, as ``bind`` gives them."""
+        given = [(self.parameters[name], value) for name, value in theirs.items()]
         taken = [(each, value) for each, value in given if each.ours not in ("-", "only")]
         return {each.ours or each.name: CONVERT[each.convert](value) for each, value in taken}
 
@@ -83,7 +83,7 @@ class Form:
         """The function under their name."""
 
         def call(*args: Any, **options: Any) -> Any:
-            return ours(**self.translate(args, options))
+            return ours(**self.translate(self.bind(args, options)))
 
         call.__name__ = call.__qualname__ = self.name
         call.__doc__ = self.describe(ours)

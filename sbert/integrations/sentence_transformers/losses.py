@@ -41,7 +41,8 @@ class Loss(LossModule):
         return nn.Module.__new__(cls)
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        given = self.form.translate(args, options)
+        theirs = self.form.bind(args, options)
+        given = self.form.translate(theirs)
         model, chunk, tokens, guide, gather = (given.pop(name, None) for name in _FOR_TRAINER)
         if gather is False and int(os.environ.get("WORLD_SIZE", "1")) > 1:
             raise ValueError("gather_across_devices=False: a loss sees the rows of all processes here; pass True")
@@ -53,17 +54,13 @@ class Loss(LossModule):
         tokens = tokens or (chunk and chunk * (getattr(model, "max_seq_length", None) or 512))
         needed = {"chunk_tokens": tokens, "guide": guide}
         self.for_trainer: dict[str, Any] = {name: value for name, value in needed.items() if value is not None}
+        self._settings = {name: value for name, value in given.items() if not callable(value)}
         # Past the registration of modules: the model's weights are not those of the loss.
-        self._theirs = self.form.bind(args, options)
-        vars(self).update({name: value for name, value in self._theirs.items() if not hasattr(self, name)})
-
-    def get_config_dict(self) -> dict[str, Any]:
-        """Their arguments but the model."""
-        return {name: value for name, value in self._theirs.items() if name not in ("model", "guide", "loss")}
+        vars(self).update({name: value for name, value in theirs.items() if not hasattr(self, name)})
 
     def extra_repr(self) -> str:
-        """Their arguments."""
-        return ", ".join(f"{name}={value!r}" for name, value in self.get_config_dict().items() if not callable(value))
+        """What ours was given, by which a checkpoint recognizes the loss."""
+        return ", ".join(f"{name}={value!r}" for name, value in self._settings.items())
 
 
 def loss_class(of: str, ours: type[LossModule]) -> Any:

@@ -92,7 +92,7 @@ def _module_class(of: str, ours: type[nn.Module], make: Callable[..., nn.Module]
     form = Form(of)
 
     def create(cls: Any, *args: Any, **options: Any) -> Any:
-        return make(**form.translate(args, options)) if cls is new else nn.Module.__new__(cls)
+        return make(**form.translate(form.bind(args, options))) if cls is new else nn.Module.__new__(cls)
 
     def inherit(cls: Any) -> None:
         cls.alike = ()
