@@ -181,8 +181,10 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
             ValueError: If there is no such route, or no default route.
         """
         if not self.routes:
-            if name is not None and name not in ROLES:
-                raise ValueError(f"there is no route {name!r}: the model has no Router; leave task= or route= out")
+            _, own = getattr(self, "route_of", (None, None))
+            if name is not None and (name not in ROLES or own not in (None, name)):
+                what = f"is the encoder of the route {own!r}" if own else "has no Router"
+                raise ValueError(f"there is no route {name!r}: the model {what}; leave task= or route= out")
             return self
         chain: list[Any] = []
         for module in self._modules.values():

@@ -75,6 +75,9 @@ def test_a_call_without_a_role_takes_the_default_route_or_is_an_error() -> None:
         model.encode(TEXTS, task="passage")
     with pytest.raises(ValueError, match="no route 'passage': the model has no Router"):
         SentenceEncoder(static()).encode(TEXTS, task="passage")
+    with pytest.raises(ValueError, match="no route 'document': the model is the encoder of the route 'query'"):
+        encoder().route("query").route("document")
+    assert encoder().route("query").route("query").routes == ()
 
 
 def test_routers_that_cannot_work_are_refused() -> None:

@@ -19,10 +19,7 @@ from sbert.integrations.sentence_transformers.evaluation import NANOBEIR, Kind, 
 from sbert.integrations.sentence_transformers.forms import ModelCardData as CrossEncoderModelCardData
 from sbert.integrations.sentence_transformers.forms import absent, make_module
 from sbert.integrations.sentence_transformers.losses import loss_class
-from sbert.integrations.sentence_transformers.training import (
-    CrossEncoderTrainer,
-    CrossEncoderTrainingArguments,
-)
+from sbert.integrations.sentence_transformers.training import CrossEncoderTrainer, CrossEncoderTrainingArguments
 
 
 class _Binary(own_losses.BinaryCrossEntropyLoss):
