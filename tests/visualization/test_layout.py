@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from sklearn.decomposition import PCA
 from sklearn.manifold import trustworthiness
 from sklearn.neighbors import NearestNeighbors
 
+from sbert.visualization import projection
 from sbert.visualization.projection import choose, layout_quality, nearest_neighbours, place, project
 from sbert.visualization.topics import find_topics
 
@@ -39,8 +41,13 @@ def test_any_number_of_vectors() -> None:
     np.testing.assert_allclose(line, [[-2, 0], [-1, 0], [0, 0], [1, 0], [2, 0]] * np.sign(line[-1, :1] + 1e-9))
 
 
-@pytest.mark.parametrize("method", ["tsne", pytest.param("umap", marks=pytest.mark.slow)])  # numba compiles UMAP.
-def test_groups_stay_together_and_layouts_repeat_themselves(method: str) -> None:
+@pytest.mark.parametrize("method", ["tsne", pytest.param("umap", marks=pytest.mark.slow)])  # Its import takes seconds.
+def test_groups_stay_together_and_layouts_repeat_themselves(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if method == "umap":
+        # To compile it takes ten seconds, and so do 500 epochs of what is not compiled.
+        monkeypatch.setattr(pytest.importorskip("numba").config, "DISABLE_JIT", True)
+        umap = pytest.importorskip("umap")
+        monkeypatch.setattr(umap, "UMAP", partial(umap.UMAP, n_epochs=20))
     vectors, labels = groups()
     points = project(vectors, method)
     np.testing.assert_array_equal(points, project(vectors, method, nearest_neighbours(vectors)))
@@ -50,9 +57,11 @@ def test_groups_stay_together_and_layouts_repeat_themselves(method: str) -> None
     assert np.isfinite(project(np.repeat(vectors[:4], 5, axis=0), method)).all()  # Texts that repeat.
 
 
-@pytest.mark.slow  # Only large maps are laid out by interpolation.
-def test_large_maps_keep_neighbours_and_repeat_themselves() -> None:
-    vectors, labels = groups(6000, 24, 20)
+def test_large_maps_keep_neighbours_and_repeat_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are laid out by interpolation."""
+    for name, value in {"_INTERPOLATED": 1000, "_EARLY": 50, "_LATE": 50}.items():  # A step takes as long for 6000.
+        monkeypatch.setattr(projection, name, value)
+    vectors, labels = groups(1000, 24, 20)
     points = project(vectors)
     np.testing.assert_array_equal(points, project(vectors))
     near = NearestNeighbors(n_neighbors=16).fit(points).kneighbors(points)[1][:, 1:]
