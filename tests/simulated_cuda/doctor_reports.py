@@ -24,6 +24,7 @@ from sbert import SentenceEncoder
 from sbert.backends import attention, fused
 from sbert.cli import gpu_doctor
 from sbert.cli.main import main
+from sbert.pipeline import self_check
 from tests import small
 from tests.simulated_cuda.simulator import simulated
 
@@ -99,7 +100,8 @@ def start_by(machine: Callable[[str], None]) -> Callable[..., int]:
 
 def reports(folder: Path) -> None:
     """Write the report of each machine, and what it prints."""
-    gpu_doctor._TEXTS, gpu_doctor._CORPUS, gpu_doctor._LENGTHS = 64, 2000, ((17,) * 32, (1, 40, 17, 2))
+    gpu_doctor._TEXTS, gpu_doctor._CORPUS, gpu_doctor._LENGTHS = 32, 2000, ((17,) * 32, (1, 40, 17, 2))
+    self_check._COUNTS = (1, 10)  # Its own tests have all.
     gpu_doctor.find_spec = lambda _: None  # type: ignore[assignment]
     model = small.bert(folder / "bert")
     SentenceEncoder(model, device="cpu", backend="plain")  # Imports transformers, once for all.
