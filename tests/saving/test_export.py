@@ -19,13 +19,14 @@ from sbert.modules.pooling import POOLINGS
 from sbert.saving.export import export, folder, formats
 from sbert.saving.format import POOLING_KEYS
 from tests import small
+from tests.backends import test_families as families
 from tests.backends.test_families import build
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::FutureWarning"),  # Of torch, about itself.
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
 ]
-FAMILIES = ["bert", "roberta", "mpnet", "modernbert", "deberta-v3", "t5-encoder", "qwen3"]
+FAMILIES = ["roberta", "mpnet", "modernbert", "deberta-v3", "t5-encoder", "qwen3"]  # BERT: every module and setting.
 CONVERTER = """\
 import sys
 from pathlib import Path
@@ -37,9 +38,37 @@ Path(out).write_bytes(b"GGUF " + kind.encode())
 """
 
 
+def build_shallow(family: str, folder: Path) -> Path:
+    """One layer, as each more takes as long to trace; ModernBERT's first two are of two kinds."""
+    config, model, settings, tokenizer = families.FAMILIES[family]
+    layers = "num_layers" if "num_layers" in settings else "num_hidden_layers"
+    settings = {**settings, layers: 2 if family == "modernbert" else 1}
+    with pytest.MonkeyPatch.context() as changed:
+        changed.setitem(families.FAMILIES, family, (config, model, settings, tokenizer))
+        return build(family, folder)
+
+
 @pytest.fixture(scope="module")
 def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build("bert", tmp_path_factory.mktemp("model") / "bert")
+    return build_shallow("bert", tmp_path_factory.mktemp("model") / "bert")
+
+
+@pytest.fixture
+def untraced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A torch-export that keeps the encoder instead of tracing it."""
+    kept: list[Any] = []
+
+    def write(encoder: Any, names: Any, path: Path) -> None:
+        kept.append(encoder)
+        path.write_bytes(bytes(10**5))
+
+    def run(inputs: dict[str, Any]) -> Any:
+        with torch.no_grad():
+            return kept[-1](**{name: torch.from_numpy(values) for name, values in inputs.items()}).numpy()
+
+    made = formats.FORMATS["torch-export"]._replace(write=write, load=lambda _: run)
+    monkeypatch.setitem(formats.FORMATS, "torch-export", made)
+    monkeypatch.setattr(formats, "trace", lambda encoder, _: encoder)
 
 
 def require_packages(kind: str) -> None:
@@ -60,7 +89,6 @@ def run_readme(path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def check(model: SentenceEncoder, path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    require_packages(kind)
     difference = export(model, path, kind)
     vectors = run_readme(path, monkeypatch)
     own = model.encode(["A cat sleeps.", "Taxes go up."], on_truncate="ignore")
@@ -75,13 +103,23 @@ def check(model: SentenceEncoder, path: Path, kind: str, monkeypatch: pytest.Mon
 @pytest.mark.parametrize("kind", formats.FORMATS)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_families(family: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = SentenceEncoder(build(family, tmp_path / "model"), device="cpu")
+    require_packages(kind)
+    model = SentenceEncoder(build_shallow(family, tmp_path / "model"), device="cpu")
+    load, loaded = torch.export.load, []
+
+    def load_once(path: Any) -> Any:
+        """To read a program takes seconds too, and the README would read the same one again."""
+        loaded.extend([] if loaded else [load(path)])
+        return loaded[0]
+
+    monkeypatch.setattr(torch.export, "load", load_once)
     check(model, tmp_path / "exported", kind, monkeypatch)
 
 
 @pytest.mark.slow  # torch traces the model; no cheaper test runs what was traced.
 @pytest.mark.parametrize("kind", formats.FORMATS)
 def test_every_module_and_setting(kind: str, bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    require_packages(kind)
     modes = [mode for mode in POOLINGS if mode in POOLING_KEYS.values()]
     assert len(modes) == 6
     torch.manual_seed(0)
@@ -107,6 +145,7 @@ def test_every_module_and_setting(kind: str, bert: Path, tmp_path: Path, monkeyp
 
 @pytest.mark.slow  # torch traces the model.
 def test_large_weights_have_a_file_of_their_own(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    require_packages("onnx")
     monkeypatch.setattr(formats, "_LARGE", 0)
     check(SentenceEncoder(bert, device="cpu"), tmp_path / "exported", "onnx", monkeypatch)
     assert (tmp_path / "exported" / "model.onnx.data").is_file()
@@ -150,7 +189,7 @@ def test_what_has_no_padded_form(bert: Path, tmp_path: Path, monkeypatch: pytest
     check_refused(short, tmp_path, "lower_case and truncate_dim", "gguf")
 
 
-@pytest.mark.slow  # torch traces the model.
+@pytest.mark.usefixtures("untraced")
 def test_other_vectors_leave_no_folder(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model, path = SentenceEncoder(bert, device="cpu"), tmp_path / "exported"
     monkeypatch.setattr(folder, "TOLERANCE", -1.0)
@@ -163,7 +202,7 @@ def test_other_vectors_leave_no_folder(bert: Path, tmp_path: Path, monkeypatch: 
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.slow  # torch traces the model twice.
+@pytest.mark.usefixtures("untraced")
 def test_only_exports_are_replaced_and_the_model_stays_as_it_is(bert: Path, tmp_path: Path) -> None:
     model, path = SentenceEncoder(bert, device="cpu", dtype="bfloat16"), tmp_path / "exported"
     network, before = type(model[0].network), model.encode(small.TEXTS, on_truncate="ignore")
@@ -211,7 +250,7 @@ def test_gguf(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert "not compared" in text
 
 
-@pytest.mark.slow  # torch traces the model.
+@pytest.mark.usefixtures("untraced")
 def test_command(bert: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command.FORMATS == folder.NAMES
     path = tmp_path / "exported"
