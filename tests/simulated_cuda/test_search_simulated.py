@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 
 import numpy as np
@@ -42,17 +43,16 @@ KINDS = ("random", "ties", "near duplicates", "lengths", "overflowing", "zeros")
 def test_hits_are_those_of_a_cpu(kind: str, capability: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     vectors = draw(kind)
     device = "cuda:1" if capability == (9, 0) else "cuda:0"
-    for rows in (1 << 18, 1024):  # Two blocks, and three.
-        monkeypatch.setattr(blocks, "_ROWS_ON_GPU", rows)
-        for similarity in SIMILARITIES:
-            for k in (1, 100):
-                expected = semantic_search(vectors[:40], vectors, k, similarity=similarity)
-                with simulated(capability):
-                    given = torch.from_numpy(vectors).to(device)
-                    assert scores.product_dtype.__wrapped__(given.device) == CAPABILITIES[capability]
-                    hits = semantic_search(given[:40], given, k, similarity=similarity)
-                np.testing.assert_array_equal(hits.indices, expected.indices)
-                np.testing.assert_array_equal(hits.scores, expected.scores)
+    for similarity, k in itertools.product(SIMILARITIES, (1, 100)):
+        expected = semantic_search(vectors[:40], vectors, k, similarity=similarity)
+        for rows in (1 << 18, 1024):  # Two blocks, and three.
+            monkeypatch.setattr(blocks, "_ROWS_ON_GPU", rows)
+            with simulated(capability):
+                given = torch.from_numpy(vectors).to(device)
+                assert scores.product_dtype.__wrapped__(given.device) == CAPABILITIES[capability]
+                hits = semantic_search(given[:40], given, k, similarity=similarity)
+            np.testing.assert_array_equal(hits.indices, expected.indices)
+            np.testing.assert_array_equal(hits.scores, expected.scores)
 
 
 @pytest.mark.parametrize("capability", CAPABILITIES)

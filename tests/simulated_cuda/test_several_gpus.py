@@ -89,7 +89,7 @@ def test_training_resumes_where_it_was(folder: Path, gpu: Simulator, tmp_path: P
     assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
 
 
-@pytest.mark.parametrize("first", [2.0**16, 2.0**60])
+@pytest.mark.parametrize("first", [2.0**16, 2.0**30])
 def test_training_in_float16(first: float, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a GPU without bfloat16: steps as those of float32, and a resumed run has the same bits, its scale included."""
     monkeypatch.setattr(weights, "_FIRST_SCALE", first)
@@ -129,7 +129,7 @@ def test_generators_are_those_of_the_device(gpu: Simulator) -> None:
 
 
 def test_two_models_on_two_devices_in_two_threads(folder: Path, gpu: Simulator) -> None:
-    expected, weights = encoder(folder, "cpu").encode(TEXTS), train(folder, "cuda:0")
+    expected, weights = encoder(folder, "cpu").encode(TEXTS), train(folder, "cuda:0", steps=2)
     models = [encoder(folder, device, "auto") for device in ("cuda:0", OTHER)]
 
     def work(number: int) -> None:
@@ -138,7 +138,7 @@ def test_two_models_on_two_devices_in_two_threads(folder: Path, gpu: Simulator) 
         for text, vector in zip(TEXTS[::3], expected[::3], strict=True):
             assert models[number].encode(text) @ vector > 0.9998
         np.testing.assert_allclose(models[number].encode(TEXTS, batch_tokens=60), expected, atol=0.02)
-        result = train(folder, torch.device("cuda", number))
+        result = train(folder, torch.device("cuda", number), steps=2)
         assert all(torch.equal(a, b) for a, b in zip(result, weights, strict=True))
         assert torch.cuda.current_device() == 0
 
