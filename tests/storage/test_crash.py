@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
+import random
 import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -19,36 +21,10 @@ from sbert import Dense, Pooling, SentenceEncoder, Transformer
 from sbert.saving import encoder as saved
 from sbert.storage import atomic
 from tests import small
+from tests.vector_files.samples import in_child
 
 pytestmark = pytest.mark.filterwarnings("ignore:not every program reads this model:UserWarning")
 SENTENCES = ["a small boat", "lake"]
-# Loads two models once, and then has children save them in turn, each killed after one to three saves and some time.
-KILLER = """
-import os, random, signal, sys, time
-import numpy as np, torch
-from sbert import SentenceEncoder
-torch.set_num_threads(1)
-texts, target, rng = ["a small boat", "lake"], sys.argv[3], random.Random(0)
-models = [SentenceEncoder(path, device="cpu") for path in sys.argv[1:3]]
-expected = [model.encode(texts) for model in models]
-models[0].save(target)
-for kill in range(40):
-    reader, writer = os.pipe()
-    child = os.fork()
-    if not child:
-        while True:
-            for model in models:
-                model.save(target)
-                os.write(writer, b".")
-    for _ in range(rng.randint(1, 3)):
-        os.read(reader, 1)
-    time.sleep(rng.uniform(0, 0.1))
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    found = SentenceEncoder(target, device="cpu")
-    same = [np.array_equal(found.encode(texts), vectors) for vectors in expected]
-    print(same.index(True) if sum(same) == 1 and found.verify(tolerance=0) else "broken", flush=True)
-"""
 
 
 @pytest.fixture
@@ -62,18 +38,38 @@ def models(tmp_path: Path) -> list[SentenceEncoder]:
     return made
 
 
-@pytest.mark.slow  # Forty kills at random moments: fewer would meet few of the lines of a save.
+@pytest.mark.slow  # Twenty kills at random moments: fewer would meet few of the lines of a save.
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no processes to kill")
 def test_killed_while_saving(models: list[SentenceEncoder], tmp_path: Path) -> None:
-    environment = {**os.environ, "TOKENIZERS_PARALLELISM": "false"}
-    arguments = [tmp_path / "a", tmp_path / "b", tmp_path / "target"]
-    result = subprocess.run(
-        [sys.executable, "-c", KILLER, *map(str, arguments)], env=environment, capture_output=True, text=True
-    )
-    found = result.stdout.split()
-    assert len(found) == 40, result.stderr
-    # Both: or the children would have been killed before they saved anything.
-    assert set(found) == {"0", "1"}
+    """By children that save the two in turn, each killed after one or two saves and some time."""
+    chance, target, seen = random.Random(0), tmp_path / "target", set()
+    expected = [model.encode(SENTENCES) for model in models]
+    models[0].save(target)
+
+    def save_in_turn() -> None:
+        os.environ["TOKENIZERS_PARALLELISM"] = "false"  # Its threads are not forked.
+        while True:
+            for model in models:
+                model.save(target)
+                os.write(writer, b".")
+
+    for kill in range(20):
+        reader, writer = os.pipe()
+        child, saves = in_child(save_in_turn), 0
+        os.close(writer)
+        while saves < 1 + kill % 2:
+            assert os.read(reader, 1), "the child has failed"
+            saves += 1
+        time.sleep(chance.uniform(0, 0.05))
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        os.close(reader)
+        found = SentenceEncoder(target, device="cpu")
+        same = [np.array_equal(found.encode(SENTENCES), vectors) for vectors in expected]
+        assert sum(same) == 1
+        assert found.verify(tolerance=0)
+        seen.add(same.index(True))
+    assert seen == {0, 1}  # Or the children would have been killed before they saved anything.
 
 
 @pytest.mark.parametrize("function", ["flush_entry", "os.replace", "write_json", "save_file", "save_pretrained"])
