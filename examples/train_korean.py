@@ -31,7 +31,6 @@ from sbert.evaluation import SimilarityEvaluator, spearman
 from sbert.losses import CosineSimilarityLoss, MSELoss, MultipleNegativesRankingLoss
 from sbert.modules import StaticEmbedding
 
-SEEDS = range(3)
 WORDS = pre_tokenizers.Sequence([pre_tokenizers.Punctuation(), pre_tokenizers.Metaspace()])
 CHARACTERS = pre_tokenizers.Sequence([pre_tokenizers.Metaspace(), pre_tokenizers.Split("", "isolated")])
 # The size, the form (NFC: syllables; NFD: the letters of each), and the longest a token may be.
@@ -44,6 +43,7 @@ VOCABULARIES = {
 PLAIN = "8,000 tokens"
 
 options = arguments(__doc__, model=None)
+SEEDS = range(3 if options.data else 2)
 if options.data:
     folder = options.data / "korean"
     found = [name for name in ("snli_1.0_train.ko.tsv", "kornli_xnli_dev.tsv") if (folder / name).exists()]

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 import re
+import runpy
 import shutil
-import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -22,30 +19,6 @@ from transformers import BertConfig, BertModel
 from sbert import Pooling, SentenceEncoder, Transformer
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(EXAMPLES.parent)}
-
-
-def program(name: str) -> list[str]:
-    """The words that start an example: a file, or a module of a package such as ``examples.paper``."""
-    return ["-m", f"examples.{name}"] if "." in name else [str(EXAMPLES / f"{name}.py")]
-
-
-def output(name: str, folder: Path, *words: object) -> str:
-    """What an example prints, in an empty folder, with an empty hub and no network; a warning ends it."""
-    return _run(folder, [*program(name), *map(str, words)])
-
-
-def _run(folder: Path, words: list[str]) -> str:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-W", "ignore:unknown tokens", *words],
-        cwd=folder,
-        env={**ENVIRONMENT, "HF_HUB_CACHE": str(folder / "hub"), "HF_HUB_OFFLINE": "1"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def figures(said: str) -> tuple[float, float]:
@@ -54,25 +27,11 @@ def figures(said: str) -> tuple[float, float]:
     return float("".join(before)), float("".join(after))
 
 
-# One process for several examples, since its imports take longer than most of them. After an example's name comes what
-# it prints.
-_IN_TURN = """
-import json, runpy, sys
-folder = f"{sys.path[1]}/examples"
-sys.path.insert(0, folder)
-for name, words in json.loads(sys.argv[1]).items():
-    sys.argv = [name, *words]
-    print(f"\\n== {name}", flush=True)
-    runpy.run_path(f"{folder}/{name}.py", run_name="__main__")
-"""
-
-
-def outputs(folder: Path, calls: dict[str, list[str]]) -> dict[str, str]:
-    """What each example prints, run as ``output`` does."""
-    said = _run(folder, ["-c", _IN_TURN, json.dumps(calls)])
-    parts = dict(part.split("\n", 1) for part in said.split("\n== ")[1:])
-    assert list(parts) == list(calls)
-    return parts
+def run(monkeypatch: pytest.MonkeyPatch, name: str, *words: object) -> dict[str, Any]:
+    """The names of an example, once it has run in this process: its imports take longer than most examples."""
+    monkeypatch.setattr(sys, "argv", [f"{name}.py", *map(str, words)])
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    return runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
 
 
 @pytest.fixture(scope="module")
@@ -88,51 +47,75 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "model"
 
 
-@pytest.mark.slow  # The only test that runs the training examples; all of them in one process.
-def test_training(tiny: Path, tmp_path: Path) -> None:
+# A warning ends it.
+runs_quietly = pytest.mark.filterwarnings("error", "ignore:unknown tokens")
+
+
+@runs_quietly
+@pytest.mark.slow  # The only test that runs the training examples.
+def test_training(
+    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """On made-up rows: what learns from nothing is better after it; a tiny model only runs."""
-    names = ["train_nli", "train_stsb", "train_triplets", "distil", "custom_loss", "train_second_language"]
-    names += ["train_cross_encoder"]
-    calls = {name: ["--model", str(tiny), "--output", str(tmp_path / name)] for name in names}
-    said = outputs(tmp_path, {**calls, "train_korean": []})
-    before, after = figures(said["train_korean"])
-    assert before < 0.7 < 0.8 < after
-    for name in names:
-        assert all(-1 <= figure <= 1 for figure in figures(said[name])), name
-        assert (tmp_path / name / "final").is_dir(), name
-    assert "resumed from step 10, ended at step 20" in said["custom_loss"]
-
-
-@pytest.mark.slow  # Reads what no made-up file can stand for: the real ones, in the columns that the examples name.
-def test_training_with_data(tiny: Path, tmp_path: Path, data: Path) -> None:
-    names = ["train_nli", "train_stsb", "train_triplets", "custom_loss", "distil", "train_second_language"]
-    words = ["--data", str(data), "--rows", "24", "--model", str(tiny)]
-    for name, said in outputs(tmp_path, dict.fromkeys(names, words)).items():
+    monkeypatch.chdir(tmp_path)
+    names = ["train_nli", "train_stsb", "train_triplets", "distil", "train_second_language", "train_cross_encoder"]
+    for name in [*names, "custom_loss"]:
+        run(monkeypatch, name, "--model", tiny, "--output", tmp_path / name)
+        said = capsys.readouterr().out
         assert all(-1 <= figure <= 1 for figure in figures(said)), name
+        assert (tmp_path / name / "final").is_dir(), name
+    assert "resumed from step 10, ended at step 20" in said
+    run(monkeypatch, "train_korean")
+    before, after = figures(capsys.readouterr().out)
+    assert before < 0.7 < 0.8 < after
+
+
+@runs_quietly
+@pytest.mark.slow  # Reads what no made-up file can stand for: the real ones, in the columns that the examples name.
+def test_training_with_data(
+    tiny: Path, data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("train_nli", "train_stsb", "train_triplets", "custom_loss", "distil", "train_second_language"):
+        run(monkeypatch, name, "--data", data, "--rows", "24", "--model", tiny)
+        assert all(-1 <= figure <= 1 for figure in figures(capsys.readouterr().out)), name
 
 
 # --------------------------------------------------------------------------------------------------- pretraining
 
-SMALL = ["--layers", "1", "--width", "32", "--dtype", "float32", "--device", "cpu", "--steps", "100"]
+SMALL = ["--layers", "1", "--width", "32", "--dtype", "float32", "--device", "cpu", "--steps", "40"]
 
 
-@pytest.mark.slow  # A process that is killed, and two beside it.
-def test_pretraining_killed_and_resumed(tmp_path: Path) -> None:
+@pytest.mark.slow  # Two runs of pretraining.
+def test_pretraining_killed_and_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """It ends with the weights of a run that nobody killed; a SentenceEncoder takes the model."""
-    before, after = figures(output("paper.pretrain", tmp_path, "--output", "whole", *SMALL))
+
+    def pretrain(name: str, *words: str) -> str:
+        monkeypatch.setattr(sys, "argv", ["pretrain.py", "--output", str(tmp_path / name), *SMALL, *words])
+        importlib.import_module("examples.paper.pretrain").main()
+        return capsys.readouterr().out
+
+    def save_and_end(state: Any, path: Path) -> None:
+        if path.with_suffix(".pt").exists():
+            path.write_bytes(b"a part")
+            raise KeyboardInterrupt
+        save(state, path)
+
+    before, after = figures(pretrain("whole"))
     assert after < before
-    killed = tmp_path / "killed"
+    killed, save = tmp_path / "killed", torch.save
     killed.mkdir()
     # The trainer of vocabularies breaks ties by chance.
     shutil.copytree(tmp_path / "whole" / "vocabulary", killed / "vocabulary")
-    command = [sys.executable, *program("paper.pretrain"), "--output", str(killed), *SMALL, "--save-every", "5"]
-    with subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        while not (killed / "checkpoint.pt").exists() and process.poll() is None:
-            time.sleep(0.005)
-        process.send_signal(signal.SIGKILL)
+    monkeypatch.setattr(torch, "save", save_and_end)
+    with pytest.raises(KeyboardInterrupt):
+        pretrain("killed", "--save-every", "5")
+    monkeypatch.setattr(torch, "save", save)
     assert not (killed / "model").exists()
-    done = torch.load(killed / "checkpoint.pt", weights_only=True)["step"]
-    assert f"steps {done} to 100" in output("paper.pretrain", tmp_path, "--output", "killed", *SMALL)
+    (killed / "history.jsonl").write_text('{"step": 50, "lo')
+    assert "steps 5 to 40" in pretrain("killed")
+    assert [json.loads(line)["step"] for line in (killed / "history.jsonl").read_text().splitlines()] == [40]
     first, second = (load_file(tmp_path / name / "model" / "model.safetensors") for name in ("whole", "killed"))
     assert first.keys() == second.keys()
     assert all(torch.equal(first[name], second[name]) for name in first)
