@@ -58,25 +58,31 @@ def killed_at(step: int, work: Callable[[], object]) -> bool:
     ("name", "options"),
     [
         ("vectors.npy", {}),
-        ("vectors.npy", {"precision": "ubinary", "shard": (1, 3)}),
+        ("vectors.npy", {"precision": "ubinary", "shard": (1, 2)}),
         ("vectors.npy", {"precision": "int8", "ranges": np.array([[-1.0], [1.0]], np.float32).repeat(6, 1)}),
         ("vectors.parquet", {"precision": "float16"}),
-        ("folder/", {"texts": TEXTS[:40]}),
+        ("folder/", {}),
     ],
 )
 def test_killed_at_each_change_of_the_disk(
     words: SentenceEncoder, tmp_path: Path, name: str, options: dict[str, Any]
 ) -> None:
-    """The file is the same to the last byte, and nothing else is left."""
-    for folder in ("whole", "killed"):
-        (tmp_path / folder).mkdir()
-    encode(words, f"{tmp_path}/whole/{name}", **options)
-    expected = without_manifests(tmp_path / "whole")
+    """The file is the same to the last byte, and nothing else is left; of two full windows and a part of one."""
     folder, step = tmp_path / "killed", 0
-    while killed_at(step, lambda: encode(words, f"{folder}/{name}", **options)):
+
+    def make(folder: Path = folder) -> None:
+        texts: Any = TEXTS[:35]
+        texts = Texts.of(texts, id=range(35)) if name.endswith("parquet") else iter(texts)
+        encode(words, f"{folder}/{name}", texts, **options)
+
+    for each in ("whole", "killed"):
+        (tmp_path / each).mkdir()
+    make(tmp_path / "whole")
+    expected = without_manifests(tmp_path / "whole")
+    while killed_at(step, make):
         for _ in range(step % 2):
-            killed_at(step // 2, lambda: encode(words, f"{folder}/{name}", **options))
-        encode(words, f"{folder}/{name}", **options)
+            killed_at(step // 2, make)
+        make()
         assert without_manifests(folder) == expected, step
         for path in contents(folder):
             (folder / path).unlink()

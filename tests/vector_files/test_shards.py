@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -17,10 +19,11 @@ import numpy as np
 import pytest
 
 from sbert import SentenceEncoder
+from sbert.cli.main import main
 from sbert.data import Texts
 from sbert.vector_files import VectorFiles, merge, status
 from sbert.vector_files.manifest import open_manifest, read_manifest
-from tests.vector_files.samples import ROWS, TEXTS, contents, encode, stop
+from tests.vector_files.samples import ROWS, TEXTS, contents, encode, in_child, stop
 
 
 @pytest.mark.parametrize("name", ["v.npy", "v.parquet", "folder/"])
@@ -257,18 +260,29 @@ def test_links(words: SentenceEncoder, tmp_path: Path) -> None:
 
 # Only the shell's own processes show that commands as those of the guide go together.
 @pytest.mark.slow
-def test_a_shard_that_is_killed_in_a_shell(words: SentenceEncoder, tmp_path: Path) -> None:
-    lines = [f"{text} {'fox ' * (row % 7)}" for row, text in enumerate(TEXTS * 200)]
+def test_a_shard_that_is_killed_in_a_shell(
+    words: SentenceEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [f"{text} {'fox ' * (row % 7)}" for row, text in enumerate(TEXTS * 100)]
     (tmp_path / "texts.txt").write_text("\n".join(lines))
     words.save(tmp_path / "model")
     program = [sys.executable, "-W", "ignore", "-m", "sbert"]
-    encode_shard = [*program, *"encode model texts.txt -o v.npy --quiet --device cpu --shard {}/3".split()]
-    with subprocess.Popen([word.replace("{}", "1") for word in encode_shard], cwd=tmp_path) as child:
-        while not list(tmp_path.glob("*.partial")) and child.poll() is None:
-            time.sleep(0.001)
-        child.kill()
-    assert [part.state for part in status(tmp_path / "v.npy")] == ["missing", "stopped", "missing"]
-    script = f"seq 0 2 | xargs -P 2 -I{{}} {shlex.join(encode_shard)} && {shlex.join([*program, 'merge', 'v.npy'])}"
+    encode_shard = "encode model texts.txt -o v.npy --quiet --device cpu --shard {}/2".split()
+
+    def encode_first() -> None:
+        os.chdir(tmp_path)
+        monkeypatch.undo()  # The program's windows, as below.
+        main([word.replace("{}", "0") for word in encode_shard])
+
+    child, ended = in_child(encode_first), 0
+    while not list(tmp_path.glob("*.partial")) and not ended:
+        time.sleep(0.001)
+        ended = os.waitpid(child, os.WNOHANG)[0]
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    assert [part.state for part in status(tmp_path / "v.npy")] == ["stopped", "missing"]
+    encode_shard = [*program, *encode_shard]
+    script = f"seq 0 1 | xargs -P 2 -I{{}} {shlex.join(encode_shard)} && {shlex.join([*program, 'merge', 'v.npy'])}"
     done = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"v.npy: {len(lines)} vectors\n", "")
     np.testing.assert_allclose(np.load(tmp_path / "v.npy"), words.encode(lines), atol=1e-6)
