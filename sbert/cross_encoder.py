@@ -378,6 +378,7 @@ class CrossEncoder(ScorerMethods, nn.Module):
 
     # ---------------------------------------------------------------------------------------------------- save
 
+    @with_aliases
     def save(self, path: str | os.PathLike[str], name: str | None = None) -> None:
         """Write the model to a folder that transformers and sentence-transformers read.
 

@@ -45,6 +45,9 @@ def module(package: str, name: str) -> Any:
     return importlib.import_module(f"{package}.{name}")
 
 
+TANH = "torch.nn.modules.activation.Tanh"
+
+
 def test_small_functions() -> None:
     """What no piece of ``snippets.md`` has."""
     for st in BOTH:
@@ -52,9 +55,14 @@ def test_small_functions() -> None:
         assert st.SimilarityFunction.possible_values()[:4] == ["cosine", "dot", "euclidean", "manhattan"]
         vectors = torch.eye(3)
         assert torch.equal(st.SimilarityFunction.to_similarity_fn("dot")(vectors, vectors), vectors)
+        assert [st.util.fullname(each) for each in (nn.Tanh(), nn.Tanh, "")] == [TANH, TANH, "str"]
     flags = {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}
     assert ours.models.Pooling(16, **flags).modes == ("cls",)
     assert ours.models.LSTM(8, 4).get_word_embedding_dimension() == 8
+    sparse = torch.eye(3).to_sparse()
+    assert torch.equal(ours.util.cos_sim(sparse, sparse), torch.eye(3))
+    older = module(NAMES[1], "cross_encoder.evaluation")
+    assert older.CEF1Evaluator is older.CESoftmaxAccuracyEvaluator is older.CrossEncoderClassificationEvaluator
 
 
 class Teacher:
@@ -448,7 +456,9 @@ def test_old_fit_of_a_cross_encoder(tmp_path: Path) -> None:
     examples = [ours.InputExample(texts=list(row), label=float(i % 2)) for i, row in enumerate(rows())]
     first.fit(DataLoader(examples, batch_size=2), epochs=1, warmup_steps=0, output_path=str(tmp_path / "fitted"))
     assert not same_weights(first, second)
-    assert same_weights(first, ours.CrossEncoder(str(tmp_path / "fitted"), device="cpu"))
+    first.save(str(tmp_path / "saved"), safe_serialization=True)
+    for name in ("fitted", "saved"):
+        assert same_weights(first, ours.CrossEncoder(str(tmp_path / name), device="cpu"))
 
 
 @pytest.mark.parametrize(

@@ -30,10 +30,9 @@ class _Binary(own_losses.BinaryCrossEntropyLoss):
         self.pos_weight = pos_weight
 
     def forward(self, scores: Tensor, *, labels: Tensor) -> Tensor:
-        if self.pos_weight is None:
-            return super().forward(scores, labels=labels)
-        weight, labels = self.pos_weight.to(scores.device), labels.to(scores.dtype)
-        return F.binary_cross_entropy_with_logits(scores.squeeze(1), labels, pos_weight=weight)
+        weight = None if self.pos_weight is None else self.pos_weight.to(scores.device)
+        scores, labels = self._check_scores(scores, labels, 1)
+        return F.binary_cross_entropy_with_logits(scores.squeeze(1), labels.to(scores.dtype), pos_weight=weight)
 
 
 class _Contrastive(own_losses.LocalizedContrastiveLoss):
@@ -73,8 +72,7 @@ class _PositionAware(_InOrder):
 
 
 def _correlation(pairs: Sequence[Sequence[str]], scores: Any) -> own_evaluation.Evaluator:
-    first, second = zip(*pairs, strict=True)
-    return own_evaluation.SimilarityEvaluator(first, second, scores)
+    return own_evaluation.SimilarityEvaluator(*zip(*pairs, strict=True), scores)  # type: ignore[arg-type]
 
 
 class _SeveralClasses(own_evaluation.LabelEvaluator):
@@ -91,10 +89,9 @@ class _SeveralClasses(own_evaluation.LabelEvaluator):
         }
 
 
-def _classes(pairs: Sequence[Sequence[str]], labels: Any) -> own_evaluation.Evaluator:
+def _classes(pairs: Sequence[Sequence[str]], labels: Any) -> Any:
     kind: Any = _SeveralClasses if max(labels) > 1 else own_evaluation.PairClassificationEvaluator
-    evaluator: own_evaluation.Evaluator = kind(*zip(*pairs, strict=True), labels)
-    return evaluator
+    return kind(*zip(*pairs, strict=True), labels)
 
 
 class _AllPositives(own_evaluation.RerankingEvaluator):
@@ -115,9 +112,8 @@ class _AllPositives(own_evaluation.RerankingEvaluator):
 
 def _reranking(samples: Any, k: int, positives: bool) -> own_evaluation.Evaluator:
     listed = list(samples.values() if isinstance(samples, Mapping) else samples)
-    if positives and "documents" in listed[0]:
-        return _AllPositives(listed, k)
-    return own_evaluation.RerankingEvaluator(listed, k)
+    kind = _AllPositives if positives and "documents" in listed[0] else own_evaluation.RerankingEvaluator
+    return kind(listed, k)
 
 
 class _NanoBEIR(own_evaluation.Evaluator):
@@ -175,7 +171,8 @@ _KINDS = {
     "CrossEncoderRerankingEvaluator": Kind(_reranking, "{name}", "ndcg@"),
     "CrossEncoderNanoBEIREvaluator": Kind(_NanoBEIR, "{name}", ""),
 }
-_OLDER = {"Correlation": "Correlation", "Reranking": "Reranking", "BinaryClassification": "Classification"}
+_OLDER = {"Correlation": "Correlation", "Reranking": "Reranking"}
+_OLDER |= dict.fromkeys(("BinaryAccuracy", "BinaryClassification", "F1", "SoftmaxAccuracy"), "Classification")
 
 
 class PListMLELambdaWeight:

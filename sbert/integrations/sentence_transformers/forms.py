@@ -101,7 +101,7 @@ def rows(vectors: Any) -> Tensor:
     """Vectors of any form as a tensor (rows, dim): an array, a list of vectors or of numbers, a single vector."""
     if isinstance(vectors, (list, tuple)) and len(vectors) and isinstance(vectors[0], Tensor):
         vectors = torch.stack(list(vectors))
-    tensor = torch.as_tensor(vectors)
+    tensor = torch.as_tensor(vectors).to_dense()
     return tensor if tensor.ndim > 1 else tensor[None]
 
 

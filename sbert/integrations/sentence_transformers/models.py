@@ -117,6 +117,5 @@ InputModule = Module
 WordEmbeddings = _module_class("models.WordEmbeddings", modules.WordEmbeddings, _words)
 WordEmbeddings.from_text_file = _read_words
 __all__ = ["LSTM", "Dense", "Dropout", "InputModule", "LayerNorm", "Module", "Normalize", "Pooling"]
-__all__ += ["Asym", "Router"]
-__all__ += ["StaticEmbedding", "Transformer", "WordEmbeddings"]
+__all__ += ["Asym", "Router", "StaticEmbedding", "Transformer", "WordEmbeddings"]
 __getattr__ = absent(__name__, "models")

@@ -186,6 +186,12 @@ def normalize_embeddings(embeddings: Tensor) -> Tensor:
     return functional.normalize(embeddings, dim=1)
 
 
+def fullname(given: Any) -> str:
+    """The name of a class, or of that of an object, with its module."""
+    kind = given if isinstance(given, type) else type(given)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
 class LoggingHandler(logging.Handler):
     """Writes log messages above progress bars."""
 
@@ -198,7 +204,7 @@ __all__ = [
     *(name for name in dir() if name.endswith(("_search", "_sim", "_score", "_embeddings", "_detection"))),
     *"LoggingHandler SimilarityFunction batch_to_device get_device_name http_get information_retrieval".split(),
     *"is_accelerate_available is_datasets_available is_training_available mine_hard_negatives".split(),
-    *"paraphrase_mining semantic_search_faiss semantic_search_usearch".split(),
+    *"fullname paraphrase_mining semantic_search_faiss semantic_search_usearch".split(),
 ]
 __all__ = [name for name in __all__ if name[0] != "_"]
 __getattr__ = absent(__name__, "util")
