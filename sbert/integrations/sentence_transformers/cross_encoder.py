@@ -72,7 +72,8 @@ class _PositionAware(_InOrder):
 
 
 def _correlation(pairs: Sequence[Sequence[str]], scores: Any) -> own_evaluation.Evaluator:
-    return own_evaluation.SimilarityEvaluator(*zip(*pairs, strict=True), scores)  # type: ignore[arg-type]
+    first, second = zip(*pairs, strict=True)
+    return own_evaluation.SimilarityEvaluator(first, second, scores)
 
 
 class _SeveralClasses(own_evaluation.LabelEvaluator):

@@ -63,8 +63,7 @@ def _rank(model: Any, pairs: list[Any], corpus: Any, count: int) -> list[dict[st
     rows = []
     for (anchor, positive), row in zip(pairs, hits, strict=True):
         others = [texts[hit["corpus_id"]] for hit in row if texts[hit["corpus_id"]] != anchor][:count]
-        named = {f"negative_{number}": text for number, text in enumerate(others, 1)}
-        rows.append({"anchor": anchor, "positive": positive, **named})
+        rows.append({"anchor": anchor, "positive": positive, **{f"negative_{i}": x for i, x in enumerate(others, 1)}})
     return rows
 
 
