@@ -20,6 +20,7 @@ from tests.saving.layouts import (
     baked,
     change,
     default_prompt,
+    dense,
     labse,
     layout,
     limits,
@@ -172,16 +173,16 @@ def test_older_names_of_the_settings(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow  # One model of each library per activation.
 def test_every_activation_of_dense(tmp_path: Path) -> None:
-    folder = labse(tmp_path / "given")
+    folder = write(static(tmp_path / "given"), {"modules.json": modules("StaticEmbedding", "Dense")})
     seen = []
     for name in ACTIVATIONS:
         kind = getattr(torch.nn, name)
-        change(folder / "2_Dense/config.json", activation_function=f"{kind.__module__}.{name}")
+        dense(folder / "1_Dense", 12, 12, activation_function=f"{kind.__module__}.{name}")
         model = ours(folder)
         assert gap(model, theirs(folder), ["lake", "a small boat"]) <= 1e-5, name
         model.save(tmp_path / "saved")
-        written = json.loads((tmp_path / "saved/2_Dense/config.json").read_text(encoding="utf-8"))
-        assert written == json.loads((folder / "2_Dense/config.json").read_text(encoding="utf-8"))
+        written = json.loads((tmp_path / "saved/1_Dense/config.json").read_text(encoding="utf-8"))
+        assert written == json.loads((folder / "1_Dense/config.json").read_text(encoding="utf-8"))
         seen.append(model.encode("lake"))
     assert len(np.unique(np.round(seen, 5), axis=0)) >= len(ACTIVATIONS) - 2
 

@@ -13,6 +13,7 @@ import time
 import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -365,7 +366,8 @@ def test_what_is_empty_or_does_not_fit(model: SentenceEncoder, tmp_path: Path, q
 
 def test_folders_of_others(model: SentenceEncoder, tmp_path: Path) -> None:
     HybridIndex(model, tmp_path / "index", language="english")
-    shorter, changed = (SentenceEncoder(device="cpu", truncate_dim=dim) for dim in (64, None))
+    shorter, changed = deepcopy(model), deepcopy(model)
+    shorter.truncate_dim = 64
     next(iter(changed.parameters())).data[0, 0] += 1
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("mine")
@@ -524,16 +526,16 @@ def test_changed_by_others(model: SentenceEncoder, tmp_path: Path, quick: None, 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no processes to kill")
 def test_killed_during_changes(tmp_path: Path, quick: None) -> None:
     """Each process replaces all documents again and again."""
-    model, ids, versions, chance = SentenceEncoder(device="cpu"), list(range(500)), set(), random.Random(0)
+    model, ids, versions, chance = SentenceEncoder(device="cpu"), list(range(200)), set(), random.Random(0)
     model.encode_query = lambda texts: np.ones((len(texts), 256), np.float32)  # type: ignore
     model.encode_document = lambda texts: np.full((len(texts), 256), float(texts[0].split()[1]))  # type: ignore
-    HybridIndex(model, tmp_path / "index").add(["version 1"] * 500, ids)
+    HybridIndex(model, tmp_path / "index").add(["version 1"] * 200, ids)
 
     def change(output: int) -> None:
         index = HybridIndex(model, tmp_path / "index")
         for version in count(2):
             os.write(output, b".")
-            index.update([f"version {version}"] * 500, ids)
+            index.update([f"version {version}"] * 200, ids)
 
     for _ in range(8):
         source, output = os.pipe()
@@ -545,7 +547,7 @@ def test_killed_during_changes(tmp_path: Path, quick: None) -> None:
         os.waitpid(child, 0)
         os.close(source), os.close(output)
         index = HybridIndex(model, tmp_path / "index")
-        [found] = index.search("version", 500)
+        [found] = index.search("version", 200)
         versions.add(found[0].text)
         assert {each.text for each in found} == {found[0].text}
         assert sorted(each.id for each in found) == ids
