@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import os
 import random
-import subprocess
-import sys
+import shlex
 import tempfile
+from contextlib import redirect_stderr, redirect_stdout
 from html import escape
 from pathlib import Path
 
 from examples.shared import ACTIONS, PEOPLE, PLACES
 from sbert import SentenceEncoder, Trainer, TrainingConfig
+from sbert.cli.main import main
 from sbert.evaluation import SimilarityEvaluator
 from sbert.losses import CosineSimilarityLoss
 from sbert.visualization import Topics, corpus_map, map_page, project, similarity_heatmap, training_curves
@@ -90,21 +92,18 @@ def _train(texts: list[str], labels: list[int]) -> list[dict[str, object]]:
 
 def run_session() -> str:
     """A few commands and what they print, as a terminal shows it."""
-    parts = []
+    parts, here = [], Path.cwd()
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "texts.txt").write_text("\n".join([*SENTENCES, ""]), encoding="utf-8")
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        for command in SESSION:
-            done = subprocess.run(
-                ["bash", "-c", command],
-                cwd=folder,
-                env={**os.environ, "PATH": path, "COLUMNS": "80"},
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                check=True,
-            )
-            parts.append(f"<b>$ {escape(command)}</b>\n{escape(done.stdout)}")
+        os.chdir(folder)
+        try:
+            for command in SESSION:
+                with redirect_stdout(io.StringIO()) as said, redirect_stderr(said):
+                    if main(shlex.split(command)[1:]):
+                        raise RuntimeError(said.getvalue())
+                parts.append(f"<b>$ {escape(command)}</b>\n{escape(said.getvalue())}")
+        finally:
+            os.chdir(here)
     return f'<pre class="terminal">{"".join(parts)}</pre>'
 
 
