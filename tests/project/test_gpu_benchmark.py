@@ -25,6 +25,8 @@ def test_every_table_is_printed(capsys: pytest.CaptureFixture[str], monkeypatch:
 
     real = gpu.search
     monkeypatch.setattr(gpu, "search", search)
+    monkeypatch.setattr(gpu, "MODELS", {name: (1, head_dim) for name, (_, head_dim) in gpu.MODELS.items()})
+    monkeypatch.setattr(gpu, "compete", lambda title, makers, _, *limits: turns.compete(title, makers, 1, *limits))
     with ThreadPoolExecutor(1) as thread:  # In the place of processes, which import torch anew.
         monkeypatch.setattr(turns, "start_process", lambda: nullcontext(thread))
         monkeypatch.setattr("sys.argv", "gpu --device cpu --quick --scale 0.0004 --head-dim 8".split())
@@ -40,7 +42,7 @@ def test_every_table_is_printed(capsys: pytest.CaptureFixture[str], monkeypatch:
         assert len(cosines) == 2
         assert min(map(float, cosines)) > 0.9999
     assert "| sbert float32 | failed: RuntimeError: the device is lost and more |" in tables[5]
-    assert "search, round 2, sentence-transformers float32: 100 of 1,000 x 384, ms" in said.err
+    assert "search, round 1, sentence-transformers float32: 100 of 1,000 x 384, ms" in said.err
 
 
 def test_without_a_gpu_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
