@@ -351,8 +351,6 @@ LAYOUTS: dict[str, Layout] = {
     **{make.__name__: make for make in (python_tokenizer, transformer_folder, links, shards, sentence_t5)},
     **{family: of_family(family) for family in FAMILIES},
     "nli_mean": nli_mean,
-    "minilm": minilm,
-    "bge": layout("Pooling", "Normalize", **pooling("cls_token")),
     "default_prompt": default_prompt,
     "middle_namespace": replace_files(minilm, modules=IN_THE_MIDDLE),
     "a string beside a boolean": replace_files(minilm, pooling={**pooling("mean_tokens"), "pooling_mode": "cls"}),

@@ -87,7 +87,7 @@ def test_settings_are_kept(tmp_path: Path) -> None:
     ],
 )
 def test_the_language_stands_in_the_card(card: str | None, language: str | None, tmp_path: Path) -> None:
-    folder = default_prompt(tmp_path / "given")
+    folder = static(tmp_path / "given")
     if card is not None:
         (folder / "README.md").write_bytes(card.encode())
     model = ours(folder)
@@ -202,11 +202,12 @@ def test_static_embedding_with_a_baked_limit(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow  # Every way to pad and every pooling: each has token positions of its own.
-@pytest.mark.parametrize("mode", ["cls_token", "mean_tokens", "max_tokens", "weightedmean_tokens", "lasttoken"])
 @pytest.mark.parametrize("family", ["qwen3", "t5-encoder", "roberta"])
-def test_prompt_left_out(family: str, mode: str, tmp_path: Path) -> None:
-    """Padding on either side, special tokens before, behind or on both sides."""
-    folder = write(build(family, tmp_path / "given"), {"1_Pooling/config.json": pooling(mode, include_prompt=False)})
+def test_prompt_left_out(family: str, tmp_path: Path) -> None:
+    """Padding on either side, special tokens before, behind or on both sides; all poolings beside each other."""
+    modes = ["cls_token", "mean_tokens", "max_tokens", "weightedmean_tokens", "lasttoken"]
+    files = {"1_Pooling/config.json": pooling(*modes, include_prompt=False)}
+    folder = write(build(family, tmp_path / "given"), {**files, "modules.json": modules("Transformer", "Pooling")})
     texts = ["a small boat", "the red fox runs over seven green hills", "lake", ""]
     model, peer = ours(folder), theirs(folder)
     assert gap(model, peer, texts, prompt="one two: ") <= 1e-5
