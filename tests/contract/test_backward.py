@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import functools
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,11 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from sbert import Pooling, SentenceEncoder, Transformer
-from sbert.distributed.ranks import leave
 from sbert.training import GradientBuckets, Ranks, Signature, TrainingBatch, backward
 from tests import small
 from tests.contract.losses import LOSSES as ALL
 from tests.contract.losses import Row
+from tests.training.helpers import run_two_ranks
 
 # One of each loss, its columns and labels: other settings change its formula alone. Those of one score are compared in
 # tests/training/test_cross_encoders.py.
@@ -104,32 +103,28 @@ def test_cached_is_the_same_with_dropout(row: Row) -> None:
     assert (without[1] - plain[1]).abs().max() > 1e-6  # There was dropout.
 
 
-def on_a_rank(rank: int, folder: Path) -> None:
-    """Both ranks' work for all losses, in one process each; the first writes what came out."""
-    import torch.distributed as dist
-
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
-    ranks = Ranks.join()
-    assert ranks == Ranks(rank, 2)
-    found = [
-        [gradients(row, encoder(), chunk_tokens=CHUNK, cached=cached, ranks=ranks) for cached in (False, True)]
-        for row in LOSSES
-    ]
-    if rank == 0:
-        torch.save(found, folder / "found.pt")
-    leave()
-
-
 @pytest.fixture(scope="module")
 def from_two_ranks(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
-    folder = tmp_path_factory.mktemp("ranks")
-    torch.multiprocessing.spawn(on_a_rank, (folder,), nprocs=2)
-    found: list[Any] = torch.load(folder / "found.pt")
+    """Of all losses, in one start of two processes; the first writes what came out."""
+    path = tmp_path_factory.mktemp("ranks") / "found.pt"
+    encoder()  # Made once, with what it imports.
+
+    def work(rank: int) -> None:
+        ranks = Ranks.join()
+        assert ranks == Ranks(rank, 2)
+        found = [
+            [gradients(row, encoder(), chunk_tokens=CHUNK, cached=cached, ranks=ranks) for cached in (False, True)]
+            for row in LOSSES
+        ]
+        if rank == 0:
+            torch.save(found, path)
+
+    run_two_ranks(work)
+    found: list[Any] = torch.load(path)
     return found
 
 
-@pytest.mark.slow  # Two processes import torch; nothing but them shows what ranks exchange.
+@pytest.mark.slow  # Nothing but two processes shows what ranks exchange.
 @pytest.mark.parametrize("number", range(len(LOSSES)), ids=[str(row) for row in LOSSES])
 def test_two_ranks_are_the_same(number: int, from_two_ranks: list[Any]) -> None:
     for result in from_two_ranks[number]:

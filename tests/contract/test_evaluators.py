@@ -5,8 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import math
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -45,9 +43,9 @@ from tests.contract.evaluators import (
     sets,
 )
 from tests.evaluation import evaluate
+from tests.training.helpers import run_two_ranks
 
 Make = Callable[[], Evaluator]
-ROOT = Path(__file__).parent.parent.parent
 ROWS = pytest.mark.parametrize(("make", "first"), EVALUATORS.values(), ids=EVALUATORS)
 
 
@@ -144,16 +142,11 @@ def test_no_figure_is_made_of_infinite_scores(scorer: CrossEncoder, monkeypatch:
 
 @pytest.mark.slow  # Processes that talk to each other; all evaluators in one start of them.
 def test_two_ranks_find_what_one_does(folder: Path, tmp_path: Path) -> None:
-    for ranks in (1, 2):
-        (tmp_path / str(ranks)).mkdir()
-        words = [str(folder / "encoder"), str(folder / "scorer"), str(tmp_path / str(ranks))]
-        if ranks == 1:
-            evaluate.main(*words)
-            continue
-        launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-        command = [*launch, "-m", "tests.evaluation.evaluate", *words]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
-        assert done.returncode == 0, done.stdout + done.stderr
+    words = [str(folder / "encoder"), str(folder / "scorer")]
+    for ranks in "12":
+        (tmp_path / ranks).mkdir()
+    evaluate.main(*words, str(tmp_path / "1"))
+    run_two_ranks(lambda _: evaluate.main(*words, str(tmp_path / "2")))
     one, first, second = (
         json.loads((tmp_path / name).read_text()) for name in ("1/0-of-1.json", "2/0-of-2.json", "2/1-of-2.json")
     )

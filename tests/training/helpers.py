@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import random
 import signal
+import socket
+import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ import torch
 from torch import Tensor
 
 from sbert import Pooling, SentenceEncoder, Trainer, TrainingConfig, Transformer
+from sbert.distributed.ranks import leave
 from sbert.training import Callback, Progress
 from tests import small
 
@@ -94,13 +98,40 @@ class Kill(Callback):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def run_in_child(run: Callable[[], object]) -> int:
-    """Run in a forked child; its wait status."""
+def start_child(run: Callable[[], object]) -> int:
+    """Run in a forked child; its number."""
     child = os.fork()
     if not child:
         signal.alarm(120)  # A fork of a process with threads can wait for ever: then the test fails, with its name.
+        torch.set_num_threads(1)  # Threads of OpenMP do not outlive a fork.
         try:
             run()
-        finally:
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
             os._exit(1)
-    return os.waitpid(child, 0)[1]
+    return child
+
+
+def run_in_child(run: Callable[[], object]) -> int:
+    """Run in a forked child; its wait status."""
+    return os.waitpid(start_child(run), 0)[1]
+
+
+def start_two_ranks(run: Callable[[int], object]) -> list[int]:
+    """Run in two forked children, with the environment that torchrun gives them; their numbers."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        port = listening.getsockname()[1]
+
+    def work(rank: int) -> None:
+        os.environ.update(RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+        run(rank)
+        leave()
+
+    return [start_child(partial(work, rank)) for rank in range(2)]
+
+
+def run_two_ranks(run: Callable[[int], object]) -> None:
+    """Run in two forked children, which end well."""
+    assert [os.waitpid(child, 0)[1] for child in start_two_ranks(run)] == [0, 0]
