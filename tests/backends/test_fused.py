@@ -27,7 +27,7 @@ from sbert.backends.network import Samples
 from sbert.losses import CosineSimilarityLoss
 from sbert.pipeline.encode import evaluating
 from tests import small
-from tests.backends.test_families import SHAPE, build
+from tests.backends.test_families import FAMILIES, SHAPE, build
 
 TEXTS = [text[:60] for text in small.TEXTS]
 ROWS = [[3, 9, 4, 7], [5, 1, 1, 6, 8, 20, 11], [2], [], list(range(3, 40)), [8, 9, 4], [1, 1, 5]]
@@ -306,10 +306,11 @@ def test_memory_that_runs_out_is_no_reason(model: SentenceEncoder, monkeypatch: 
 
 # The plain forward, too: torch.compile takes seconds for a Hugging Face module, and no cheaper test compiles one.
 @pytest.mark.parametrize("family", ["bert", pytest.param("albert", marks=pytest.mark.slow)])
-def test_compiled(family: str, tmp_path: Path) -> None:
+def test_compiled(family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Really applied, to either forward: the graphs are counted."""
     from torch._dynamo.utils import counters
 
+    monkeypatch.setitem(FAMILIES[family][2], "num_hidden_layers", 1)
     torch._dynamo.reset()
     model = SentenceEncoder(build(family, tmp_path), device="cpu")
     expected = model.encode(TEXTS, on_truncate="ignore")
