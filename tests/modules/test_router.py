@@ -269,7 +269,7 @@ def test_a_route_is_checked_on_a_device_once(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.slow  # It starts processes.
 def test_pools_have_both_routes() -> None:
     model = encoder()
-    with model.pool(["cpu", "cpu"]) as pool:
+    with model.pool(["cpu"]) as pool:
         np.testing.assert_allclose(both(pool), both(model), atol=1e-6)
     with model.route("query").pool(["cpu"]) as pool:
         np.testing.assert_allclose(pool.encode_query(TEXTS, **OPTIONS), both(model)[0], atol=1e-6)

@@ -9,8 +9,6 @@ import random
 import resource
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -23,13 +21,12 @@ import torch
 from sbert import Pooling, SentenceEncoder
 from sbert.losses import CosineSimilarityLoss, SoftmaxLoss, TripletLoss
 from sbert.storage.files import checksum
-from sbert.training import AveragedWeights, EarlyStopping
+from sbert.training import AveragedWeights, Callback, EarlyStopping, Progress
 from sbert.training.run import checkpoint
 from sbert.training.run.checkpoint import lock_output
 from tests import small
 from tests.backends.test_packed import transformer
-from tests.project.code_lines import PACKAGE
-from tests.training.helpers import Kill, fit, load, pairs, regression, run_in_child, tiny, triples, weights
+from tests.training.helpers import Kill, fit, load, pairs, regression, run_in_child, start_child, tiny, triples, weights
 from tests.training.test_rows import Stream
 
 
@@ -235,43 +232,30 @@ def test_without_a_good_checkpoint_nothing_is_trained(finished: Path, tmp_path: 
     assert sorted(path.name for path in (output / "checkpoints").iterdir()) == ["step-00000002", "step-00000004"]
 
 
-WAITING = """
-import sys
-from sbert.training import Callback
-from tests.training.helpers import fit, pairs, regression, tiny
-from tests.training.test_resume import QUICKLY
-
-class Wait(Callback):
-    def on_step(self, progress):
-        if progress.step == 3:
-            print("begun", flush=True)
-            sys.stdin.readline()
-
-fit(tiny(), pairs(24), regression, callbacks=[Wait()], output=sys.argv[1], **QUICKLY)
-"""
-
-
-@pytest.mark.slow  # A process that imports torch: a forked one can wait for ever, and the test with it.
 @pytest.mark.parametrize("is_killed", [False, True], ids=["ended", "killed"])
 def test_of_two_trainings_in_one_folder_the_second_is_refused(is_killed: bool, finished: Path, tmp_path: Path) -> None:
     settings = {**QUICKLY, "output": tmp_path / "out"}
-    command = [sys.executable, "-c", WAITING, str(tmp_path / "out")]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=PACKAGE.parent
-    ) as other:
-        assert other.stdout is not None
-        while line := other.stdout.readline():  # Bars of transformers come first.
-            if line == "begun\n":
-                break
-        assert line == "begun\n"
-        for resume in (False, True):
-            refused = f"out is the output folder of a training .* process {other.pid} on .*; wait"
-            with pytest.raises(RuntimeError, match=refused):
-                fit(tiny(), pairs(24), regression, resume=resume, **settings)
-        if is_killed:
-            other.kill()
-        other.communicate("\n")
-    assert other.returncode == (-signal.SIGKILL if is_killed else 0)
+    (begun, begin), (ended, end) = os.pipe(), os.pipe()
+
+    class Wait(Callback):
+        def on_step(self, progress: Progress) -> None:
+            if progress.step == 3:
+                os.write(begin, b".")
+                os.read(ended, 1)
+
+    other = start_child(lambda: fit(tiny(), pairs(24), regression, callbacks=[Wait()], **settings))
+    os.close(begin)
+    assert os.read(begun, 1) == b".", "it has failed"
+    for resume in (False, True):
+        refused = f"out is the output folder of a training .* process {other} on .*; wait"
+        with pytest.raises(RuntimeError, match=refused):
+            fit(tiny(), pairs(24), regression, resume=resume, **settings)
+    if is_killed:
+        os.kill(other, signal.SIGKILL)
+    os.write(end, b".")
+    assert os.waitpid(other, 0)[1] == (signal.SIGKILL if is_killed else 0)
+    for each in (begun, ended, end):
+        os.close(each)
     assert (tmp_path / "out" / "training.lock").exists() == is_killed
     history = fit(tiny(), pairs(24), regression, resume=True, **settings)
     assert [entry["step"] for entry in history] == [6]
