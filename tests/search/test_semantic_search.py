@@ -168,7 +168,7 @@ def test_few_queries_have_the_hits_of_many(
     assert few >= len(queries)
     with np.errstate(over="ignore"):  # Some scores are infinite in float32.
         expected = whole(queries, vectors, 12, similarity)
-    for values in (1 << 12, 6 << 20):
+    for values in (1 << 14, 6 << 20):
         monkeypatch.setattr(blocks, "_VALUES", values)
         for corpus in (vectors, torch.from_numpy(vectors), np.load(tmp_path / "vectors.npy", mmap_mode="r")):
             results = []
