@@ -34,7 +34,6 @@ SLOW = {
     "sbert.cross_encoder.CrossEncoder.fit",
     "sbert.losses",
     "sbert.pipeline",
-    "sbert.pipeline.pool.Pool",
     "sbert.saving.export.folder.export",
     "sbert.training",
 }

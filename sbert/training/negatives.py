@@ -56,10 +56,10 @@ class RefreshNegatives(Callback):
         >>> from sbert.training import RefreshNegatives
         >>> rows = [("Who naps?", "A cat naps.", "It rains."), ("What rises?", "Taxes rise.", "It snows.")]
         >>> refresh = RefreshNegatives(["A dog naps.", "The sun rises."], every=2, lag=1, negatives=2)
-        >>> config = TrainingConfig(steps=5)
-        >>> trainer = Trainer(SentenceEncoder(minilm), rows, MultipleNegativesRankingLoss(), config, callbacks=refresh)
+        >>> config = TrainingConfig(steps=4)
+        >>> trainer = Trainer(SentenceEncoder(), rows, MultipleNegativesRankingLoss(), config, callbacks=refresh)
         >>> trainer.fit(show_progress_bar=False)[-1]["step"]
-        5
+        4
     """
 
     def __init__(self, corpus: Iterable[str], every: int = 1000, lag: int | None = None, **conditions: Any) -> None:

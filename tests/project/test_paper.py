@@ -207,6 +207,8 @@ def test_paper_stopped_and_resumed(
     pytest.importorskip("sklearn")
     words = ["--data", folder / "data", "--backbone", folder / "bert", "--output", tmp_path / "out", "--device", "cpu"]
     words += ["--tables", "2,5", "--quick", "--seeds", "1", "--hidden", "8"]
+    monkeypatch.setattr(transfer, "GRID", [0.5, 1.0])  # Fits of a classifier take most of the time.
+    monkeypatch.setattr(transfer, "INNER_FOLDS", 2)
     monkeypatch.setattr(sys, "argv", ["paper.py", *map(str, words)])
     file, real, left = tmp_path / "out" / "results.jsonl", reproduce.write_line, [5]
 

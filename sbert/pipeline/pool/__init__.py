@@ -57,11 +57,6 @@ class Pool(AbstractContextManager["Pool"]):
 
     Raises:
         ValueError: If a device cannot be used on this machine.
-
-    Example:
-        >>> with model.pool(["cpu", "cpu"]) as pool:
-        ...     pool.encode(["One.", "Two."]).shape
-        (2, 384)
     """
 
     def __init__(self, model: Any, devices: Sequence[str | torch.device] | None = None) -> None:
