@@ -23,6 +23,8 @@ from sbert.vector_files import status, write
 from tests.benchmarks.damaged_files import run as damage_files
 from tests.vector_files.samples import ROWS, STRIPE, TEXTS, contents, encode, fill_disk, in_child, stop
 
+RANGES = np.array([[-1.0], [1.0]], np.float32).repeat(6, 1)
+
 
 def without_manifests(folder: Path) -> dict[str, bytes]:
     """Manifests that stay say how long it took."""
@@ -58,8 +60,7 @@ def killed_at(step: int, work: Callable[[], object]) -> bool:
     ("name", "options"),
     [
         ("vectors.npy", {}),
-        ("vectors.npy", {"precision": "ubinary", "shard": (1, 2)}),
-        ("vectors.npy", {"precision": "int8", "ranges": np.array([[-1.0], [1.0]], np.float32).repeat(6, 1)}),
+        ("vectors.npy", {"precision": "int8", "ranges": RANGES, "shard": (1, 2)}),
         ("vectors.parquet", {"precision": "float16"}),
         ("folder/", {}),
     ],
