@@ -82,12 +82,12 @@ def test_english_can_be_read(english: SentenceEncoder) -> None:
         assert warnings_of(lambda given=texts: english.encode(given)) == []  # type: ignore[misc]
 
 
-@pytest.mark.slow  # 80,000 texts: that there is no false alarm shows in many alone.
+@pytest.mark.slow  # 80,000 texts: a false alarm is rare, and of the short ones, half is soon unknown.
 def test_no_false_alarm(english: SentenceEncoder, data: Path) -> None:
     tried = 0
     for path in (path for name in ENGLISH_SETS for path in data.glob(f"{name}/*.tsv*")):
         with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8", newline="\n") as lines:
-            texts = sorted({cell for line in lines for cell in line.rstrip("\n").split("\t")})
+            texts = sorted({cell for line in lines for cell in line.rstrip("\n").split("\t") if len(cell) <= 100})
         assert [text for text, bad in zip(texts, english.tokens(texts).unreadable, strict=True) if bad] == []
         tried += len(texts)
     print(f"\n{tried:,} texts")

@@ -68,24 +68,24 @@ def check_refused(
     return vectors is not None
 
 
-@pytest.mark.slow  # An error at each of 200 places: some leave a state behind that others do not.
+@pytest.mark.slow  # An error at each of 50 places: some leave a state behind that others do not.
 @pytest.mark.parametrize("deterministic", [False, True])
-def test_200_random_places(deterministic: bool, folder: Path) -> None:
+def test_random_places(deterministic: bool, folder: Path) -> None:
     model = encoder(folder)
     model[0].train()  # Materializes the module; its mode has to be restored.
-    expected = model.encode(TEXTS)
+    expected = model.encode(TEXTS[:15])
     network._states.clear()
     with Refusing() as counting:
-        model.encode(TEXTS, batch_tokens=60, deterministic=deterministic)
+        model.encode(TEXTS[:15], batch_tokens=60, deterministic=deterministic)
     generator, survived = random.Random(0), 0
-    for place in range(100):
+    for place in range(50):
         if place % 2:
             network._states.clear()  # So that copies of the weights are made.
         error = generator.choice([torch.OutOfMemoryError, RuntimeError, MemoryError])
         failing, message = generator.randint(1, counting.count), generator.choice(MESSAGES)
         refusing = partial(Refusing, failing, error, message)
         survived += check_refused(model, expected, refusing, deterministic=deterministic)
-    assert deterministic or survived > 80, survived
+    assert deterministic or survived > 40, survived
 
 
 @pytest.mark.slow  # The same where memory is that of a simulated GPU.
@@ -105,11 +105,11 @@ def test_random_places_on_a_gpu(folder: Path) -> None:
             finally:
                 gpu.memory()
 
-        for place in range(100):
-            if place % 20 == 0:
+        for place in range(50):
+            if place % 10 == 0:
                 network._states.clear()
             survived += check_refused(model, expected, refusing)
-        assert survived > 70, survived
+        assert survived > 35, survived
 
 
 class Narrow(nn.Module):

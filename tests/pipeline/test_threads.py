@@ -17,7 +17,7 @@ from tests.pipeline.threads import CALLS, THREADS, WORDS
 ROOT = Path(__file__).parent.parent.parent
 
 
-@pytest.mark.slow  # 400 calls from 16 threads: fewer seldom meet.
+@pytest.mark.slow  # 100 calls from 16 threads: of fewer, hardly any meet.
 @pytest.mark.parametrize("library", ["sbert", "sentence_transformers"])
 def test_threads_share_a_model(library: str, tmp_path: Path) -> None:
     """The smaller the model is, the more often threads meet in the tokenizer, whose state the other library shares."""

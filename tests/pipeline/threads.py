@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-THREADS, CALLS, SECONDS = 16, 400, 120
+THREADS, CALLS, SECONDS = 16, 100, 120
 PROMPTS = ["", "query: ", "passage: ", "Represent this sentence for searching: "]
 WORDS = "red fox boat lake under seven green hills where nobody rows before the long winter".split()
 
