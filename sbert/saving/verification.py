@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import TypedDict
@@ -64,6 +65,7 @@ class Verification:
         )
 
 
+@cache  # Each version is read from a long file.
 def versions() -> dict[str, str]:
     """Versions of the packages that a vector depends on."""
     return {name: version(name) for name in _PACKAGES}
@@ -101,8 +103,5 @@ def compare(recorded: Reference, vectors: npt.NDArray[np.float32], tolerance: fl
         raise ValueError(f"vectors of shape {vectors.shape} now, {before.shape} when saved; load the saved model")
     lengths = np.linalg.norm(before, axis=1) * np.linalg.norm(vectors, axis=1)
     cosines = (before * vectors).sum(1) / np.maximum(lengths, 1e-12)
-    now = versions()
-    changed = {
-        name: (str(then), now[name]) for name, then in recorded["versions"].items() if name in now and then != now[name]
-    }
+    changed = {k: (str(v), now) for k, v in recorded["versions"].items() if (now := versions().get(k, v)) != v}
     return Verification(float(np.abs(before - vectors).max()), float(cosines.min()), tolerance, changed)
