@@ -58,8 +58,8 @@ def read_values(content: bytes) -> list[tuple[bytes, Any, bytes]]:
     return [(b"", json.loads(content), b"")] if len(values) < len(lines) else values
 
 
-def damages(name: str, content: bytes, marker: Path, seed: int = 0) -> Iterator[tuple[str, bytes]]:
-    """What becomes of a file, and its new content."""
+def damages(name: str, content: bytes, marker: Path, seed: int = 0, most: int = 25) -> Iterator[tuple[str, bytes]]:
+    """What becomes of a file, and its new content; of a JSON file, at most so many values are others."""
     rng = random.Random(len(content) + seed)
     yield from ((MISSING, b""), (FOLDER, b""), ("emptied", b""), ("cut by a byte", content[:-1]))
     for share in (0.1, 0.5, 0.9):
@@ -78,5 +78,5 @@ def damages(name: str, content: bytes, marker: Path, seed: int = 0) -> Iterator[
     if name.endswith((".json", ".manifest")):
         values = read_values(content)
         cases = [(each, at, new) for each in values for at in find_places(each[1]) for new in STRANGE]
-        for (before, value, after), at, new in rng.sample(cases, min(25, len(cases))):
+        for (before, value, after), at, new in rng.sample(cases, min(most, len(cases))):
             yield f"{at} = {new!r}", before + json.dumps(replace_value(value, at, new)).encode() + after
