@@ -126,8 +126,9 @@ def test_the_time_that_mining_takes_changes_nothing(monkeypatch: pytest.MonkeyPa
 def test_a_killed_run_goes_on_bit_by_bit(step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Checkpoint 6 has the weights of step 4, with which is mined; checkpoint 8 what was mined, and other weights."""
     expected = train(tmp_path / "whole", 3)
-    delay(monkeypatch, 1.5)
-    assert run_in_child(lambda: train(tmp_path / "killed", 3, Kill(step))) == signal.SIGKILL
+    with monkeypatch.context() as patches:
+        delay(patches, 1.5)
+        assert run_in_child(lambda: train(tmp_path / "killed", 3, Kill(step))) == signal.SIGKILL
     (state,) = [
         read_file(each) for each in (tmp_path / "killed").glob(f"checkpoints/step-*{step - 1}/training/state.s*")
     ]
