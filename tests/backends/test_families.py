@@ -186,7 +186,7 @@ def compare_directions(folder: Path, parent: Path) -> tuple[float, float, float,
     read = difference(model, peer)
     model.save(parent / "saved")
     written, again = (difference(model, load(parent / "saved")) for load in (theirs, ours))
-    peer.save(str(parent / "theirs"))
+    peer.save(str(parent / "theirs"), create_model_card=False)
     return read, written, again, difference(ours(parent / "theirs"), peer)
 
 

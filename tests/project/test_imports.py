@@ -120,7 +120,7 @@ def test_no_circles(graph: dict[Path, set[Path]]) -> None:
 
 def test_the_package_stays_small() -> None:
     """Lines of code: before adding some, look for what can go."""
-    assert sum(by_room().values()) <= 22_016
+    assert sum(by_room().values()) <= 22_015
     assert len([entry for entry in PACKAGE.iterdir() if entry.name not in NO_ROOMS]) <= 22
     assert len(FILES) <= 229
 
