@@ -1,6 +1,9 @@
 """Threads that share a model, in a process of its own: should they wait for each other for good, it is ended.
 
 python -m tests.pipeline.threads sbert|sentence_transformers FOLDER
+
+Prints how many of the calls gave wrong vectors, how many raised, and whether the model is still in training mode. Of
+sentence-transformers, whose calls share the state of the tokenizer, this ends with wrong vectors.
 """
 
 from __future__ import annotations
