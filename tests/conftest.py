@@ -25,6 +25,23 @@ tqdm.monitor_interval = 0
 gc.disable()  # Until all is imported.
 
 
+# What stands around the core, or is made of many small trainings: without it, an answer takes two minutes.
+SLOW = tuple(
+    str(Path(__file__).parent / name)
+    for name in (
+        "cli", "evaluation", "integrations", "project", "storage", "training", "vector_files", "visualization",
+        "inputs/test_strings", "inputs/test_unknown_tokens", "pipeline/test_deterministic", "pipeline/test_pool",
+        "search/test_hybrid_index",
+    )
+)  # fmt: skip
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if str(item.path).startswith(SLOW):
+            item.add_marker("slow")
+
+
 def pytest_collection_finish() -> None:
     """What is imported stays; a garbage collector that looks through all of it takes half a second each time."""
     gc.freeze()

@@ -32,10 +32,14 @@ def _example_names(request: pytest.FixtureRequest) -> None:
 # Examples that start processes, trace a model or train one: more than four seconds.
 SLOW = {
     "sbert.cross_encoder.CrossEncoder.fit",
+    "sbert.encoder.SentenceEncoder.compile",
+    "sbert.integrations.sentence_transformers.install",
     "sbert.losses",
+    "sbert.modules",
     "sbert.pipeline",
     "sbert.saving.export.folder.export",
     "sbert.training",
+    "sbert.visualization",
 }
 
 
