@@ -182,7 +182,7 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
         """
         if not self.routes:
             _, own = getattr(self, "route_of", (None, None))
-            if name is not None and (name not in ROLES or own not in (None, name)):
+            if name is not None and (name not in ROLES or (own in ROLES and own != name)):
                 what = f"is the encoder of the route {own!r}" if own else "has no Router"
                 raise ValueError(f"there is no route {name!r}: the model {what}; leave task= or route= out")
             return self

@@ -27,18 +27,18 @@ gc.disable()  # Until all is imported.
 
 # What stands around the core, or is made of many small trainings: without it, an answer takes two minutes.
 SLOW = tuple(
-    str(Path(__file__).parent / name)
+    f"{Path(__file__).parent.as_posix()}/{name}"
     for name in (
-        "cli", "evaluation", "integrations", "project", "storage", "training", "vector_files", "visualization",
-        "inputs/test_strings", "inputs/test_unknown_tokens", "pipeline/test_deterministic", "pipeline/test_pool",
-        "search/test_hybrid_index",
+        "cli/", "evaluation/", "integrations/", "project/", "storage/", "training/", "vector_files/", "visualization/",
+        "inputs/test_strings.py", "inputs/test_unknown_tokens.py", "pipeline/test_deterministic.py",
+        "pipeline/test_pool.py", "search/test_hybrid_index.py",
     )
 )  # fmt: skip
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if str(item.path).startswith(SLOW):
+        if item.path.as_posix().startswith(SLOW):
             item.add_marker("slow")
 
 

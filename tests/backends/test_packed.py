@@ -112,7 +112,7 @@ def test_the_users_own_calls_are_as_ever(family: str) -> None:
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_another_process(whole: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_our_attention_is_not_registered(whole: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A model that was pickled runs where transformers has not heard of our attention."""
     from transformers import AttentionInterface, AttentionMaskInterface
 

@@ -1,9 +1,8 @@
-"""Every evaluator of the table, on one rank or several: python -m tests.evaluation.evaluate ENCODER SCORER OUTPUT."""
+"""Every evaluator of the table, on one rank or several."""
 
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,3 @@ def main(encoder: str, scorer: str, output: str) -> None:
     except (OSError, RuntimeError) as error:
         found["failure"] = type(error).__name__
     (folder / f"{ranks.rank}-of-{ranks.world}.json").write_text(json.dumps(found))
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

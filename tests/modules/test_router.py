@@ -79,6 +79,8 @@ def test_a_call_without_a_role_takes_the_default_route_or_is_an_error() -> None:
     with pytest.raises(ValueError, match="no route 'document': the model is the encoder of the route 'query'"):
         encoder().route("query").route("document")
     assert encoder().route("query").route("query").routes == ()
+    passages = SentenceEncoder(Router({"query": documents(), "passage": documents()}), device="cpu").route("passage")
+    assert passages.route("document") is passages  # So that it is one of documents where these are asked for.
 
 
 def test_routers_that_cannot_work_are_refused() -> None:

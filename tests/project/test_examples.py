@@ -85,7 +85,7 @@ def test_training_with_data(
 SMALL = ["--layers", "1", "--width", "32", "--dtype", "float32", "--device", "cpu", "--steps", "40"]
 
 
-@pytest.mark.slow  # Two runs of pretraining.
+@pytest.mark.slow  # Three runs of pretraining.
 def test_pretraining_killed_and_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -113,9 +113,9 @@ def test_pretraining_killed_and_resumed(
         pretrain("killed", "--save-every", "5")
     monkeypatch.setattr(torch, "save", save)
     assert not (killed / "model").exists()
-    (killed / "history.jsonl").write_text('{"step": 50, "lo')
+    (killed / "history.jsonl").write_text('{"step": 3}\n{"step": 10}\n{"step": 50, "lo')
     assert "steps 5 to 40" in pretrain("killed")
-    assert [json.loads(line)["step"] for line in (killed / "history.jsonl").read_text().splitlines()] == [40]
+    assert [json.loads(line)["step"] for line in (killed / "history.jsonl").read_text().splitlines()] == [3, 40]
     first, second = (load_file(tmp_path / name / "model" / "model.safetensors") for name in ("whole", "killed"))
     assert first.keys() == second.keys()
     assert all(torch.equal(first[name], second[name]) for name in first)

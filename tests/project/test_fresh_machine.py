@@ -42,3 +42,5 @@ def test_every_file_of_the_tests_can_be_imported(monkeypatch: pytest.MonkeyPatch
     assert len(found) > 50
     for path in found:
         importlib.import_module(".".join(path.with_suffix("").parts))
+    for name in [name for name in sys.modules if name.partition(".")[0] == "tests"]:
+        del sys.modules[name]  # Those of before come back.

@@ -211,9 +211,9 @@ def repack(content: Callable[[], Iterable[bytes]], **options: int) -> Edit:
     return edit
 
 
-# 600 megabytes in less than three; an instruction that makes 32 gigabytes of zeros before it reads them; and a small
-# file of which every byte makes a dict: ten million of them.
-compressed = repack(lambda: [bytes(10**7)] * 60, compression=zipfile.ZIP_DEFLATED, compresslevel=1)
+# A gigabyte in less than five megabytes; an instruction that makes 32 gigabytes of zeros before it reads them; and a
+# small file of which every byte makes a dict: ten million of them.
+compressed = repack(lambda: [bytes(10**7)] * 100, compression=zipfile.ZIP_DEFLATED, compresslevel=1)
 bytearrays = repack(lambda: [b"\x80\x05\x96" + (32 * 10**9).to_bytes(8, "little") + b"."])
 empty_dicts = repack(lambda: [b"\x80\x02" + b"}" * 10**7 + b"."])
 

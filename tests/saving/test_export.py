@@ -89,9 +89,11 @@ def run_readme(path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def check(model: SentenceEncoder, path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = ["A cat sleeps.", "Taxes go up."]
+    own = model.encode(texts, on_truncate="ignore")
     difference = export(model, path, kind)
+    np.testing.assert_array_equal(model.encode(texts, on_truncate="ignore"), own)  # It stays as it is.
     vectors = run_readme(path, monkeypatch)
-    own = model.encode(["A cat sleeps.", "Taxes go up."], on_truncate="ignore")
     print(f"\n{kind}: {difference:.1e}, by its README {np.abs(vectors - own).max():.1e}")
     assert difference is not None
     assert difference <= 1e-5

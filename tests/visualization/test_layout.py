@@ -44,6 +44,7 @@ def test_any_number_of_vectors() -> None:
 @pytest.mark.parametrize("method", ["tsne", pytest.param("umap", marks=pytest.mark.slow)])  # Its import takes seconds.
 def test_groups_stay_together_and_layouts_repeat_themselves(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if method == "umap":
+        forget_umap()
         # To compile it takes ten seconds, and so do 500 epochs of what is not compiled.
         monkeypatch.setattr(pytest.importorskip("numba").config, "DISABLE_JIT", True)
         umap = pytest.importorskip("umap")
@@ -55,6 +56,14 @@ def test_groups_stay_together_and_layouts_repeat_themselves(method: str, monkeyp
     distances = np.linalg.norm(points[:, None] - points[None], axis=2) + np.eye(len(points)) * 1e9
     assert (labels[distances.argmin(1)] == labels).all()
     assert np.isfinite(project(np.repeat(vectors[:4], 5, axis=0), method)).all()  # Texts that repeat.
+    if method == "umap":
+        forget_umap()
+
+
+def forget_umap() -> None:
+    """Others import it anew, compiled."""
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("umap", "pynndescent")]:
+        del sys.modules[name]
 
 
 def test_large_maps_keep_neighbours_and_repeat_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
