@@ -396,9 +396,9 @@ def cases() -> Iterator[tuple[str, str, Edit, str]]:
         yield f"{name} of 2 GB", "bert", replace(name, sparse), name
 
     yield (
-        "modules in 12 MB",
+        "a million modules",
         "bert",
-        entries({"type": NORMALIZE["type"]}, times=250_000),
+        entries({"type": NORMALIZE["type"]}, times=10**6),
         "modules.json",
     )
     yield "ten thousand modules", "bert", entries(NORMALIZE, times=10**4), "modules.json"

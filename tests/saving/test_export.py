@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
@@ -107,14 +108,9 @@ def check(model: SentenceEncoder, path: Path, kind: str, monkeypatch: pytest.Mon
 def test_families(family: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     require_packages(kind)
     model = SentenceEncoder(build_shallow(family, tmp_path / "model"), device="cpu")
-    load, loaded = torch.export.load, []
-
-    def load_once(path: Any) -> Any:
-        """To read a program takes seconds too, and the README would read the same one again."""
-        loaded.extend([] if loaded else [load(path)])
-        return loaded[0]
-
-    monkeypatch.setattr(torch.export, "load", load_once)
+    # To read a program takes seconds too, and the README would read the same one again.
+    read = cache(torch.export.load)
+    monkeypatch.setattr(torch.export, "load", lambda path: read(Path(path).resolve()))
     check(model, tmp_path / "exported", kind, monkeypatch)
 
 

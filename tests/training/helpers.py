@@ -6,7 +6,6 @@ import os
 import random
 import signal
 import socket
-import traceback
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -19,6 +18,7 @@ from sbert import Pooling, SentenceEncoder, Trainer, TrainingConfig, Transformer
 from sbert.distributed.ranks import leave
 from sbert.training import Callback, Progress
 from tests import small
+from tests.vector_files.samples import in_child
 
 WORDS = " ".join(small.CORPUS[:2]).split()
 
@@ -98,24 +98,9 @@ class Kill(Callback):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def start_child(run: Callable[[], object]) -> int:
-    """Run in a forked child; its number."""
-    child = os.fork()
-    if not child:
-        signal.alarm(120)  # A fork of a process with threads can wait for ever: then the test fails, with its name.
-        torch.set_num_threads(1)  # Threads of OpenMP do not outlive a fork.
-        try:
-            run()
-            os._exit(0)
-        except BaseException:
-            traceback.print_exc()
-            os._exit(1)
-    return child
-
-
 def run_in_child(run: Callable[[], object]) -> int:
     """Run in a forked child; its wait status."""
-    return os.waitpid(start_child(run), 0)[1]
+    return os.waitpid(in_child(run), 0)[1]
 
 
 def start_two_ranks(run: Callable[[int], object]) -> list[int]:
@@ -129,7 +114,7 @@ def start_two_ranks(run: Callable[[int], object]) -> list[int]:
         run(rank)
         leave()
 
-    return [start_child(partial(work, rank)) for rank in range(2)]
+    return [in_child(partial(work, rank)) for rank in range(2)]
 
 
 def run_two_ranks(run: Callable[[int], object]) -> None:

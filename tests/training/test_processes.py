@@ -172,7 +172,7 @@ def test_scores_of_two_ranks_are_those_of_one(folder: Path) -> None:
 
 def lose(rank: int, folder: Path) -> None:
     """An action fails on one rank, also within another one; one takes longer than the timeout; then a rank hangs."""
-    ranks, errors = Ranks.join(timeout=3.0), []
+    ranks, errors = Ranks.join(timeout=5.0), []
 
     def raises() -> None:
         if rank == 1:
@@ -183,7 +183,7 @@ def lose(rank: int, folder: Path) -> None:
             ranks.together(action)
         except (ValueError, RuntimeError) as error:
             errors.append(str(error))
-    ranks.run_on_main(lambda: time.sleep(4))
+    ranks.run_on_main(lambda: time.sleep(7))
     (folder / f"{rank}.txt").write_text("\n".join(errors))
 
     def loss(anchor: Tensor, positive: Tensor) -> Tensor:

@@ -26,8 +26,9 @@ from sbert.training.run import checkpoint
 from sbert.training.run.checkpoint import lock_output
 from tests import small
 from tests.backends.test_packed import transformer
-from tests.training.helpers import Kill, fit, load, pairs, regression, run_in_child, start_child, tiny, triples, weights
+from tests.training.helpers import Kill, fit, load, pairs, regression, run_in_child, tiny, triples, weights
 from tests.training.test_rows import Stream
+from tests.vector_files.samples import in_child
 
 
 class Counting(torch.optim.SGD):
@@ -243,7 +244,7 @@ def test_of_two_trainings_in_one_folder_the_second_is_refused(is_killed: bool, f
                 os.write(begin, b".")
                 os.read(ended, 1)
 
-    other = start_child(lambda: fit(tiny(), pairs(24), regression, callbacks=[Wait()], **settings))
+    other = in_child(lambda: fit(tiny(), pairs(24), regression, callbacks=[Wait()], **settings))
     os.close(begin)
     assert os.read(begun, 1) == b".", "it has failed"
     for resume in (False, True):
@@ -328,7 +329,7 @@ def test_a_full_disk_leaves_the_last_checkpoint(better: int, what: str, tmp_path
         except OSError as error:
             (tmp_path / "error.txt").write_text(str(error))
 
-    run_in_child(run)
+    assert run_in_child(run) == 0
     said = (tmp_path / "error.txt").read_text()
     assert f"{what} cannot be written" in said
     assert "the last good checkpoint is" in said

@@ -6,11 +6,13 @@ import errno
 import os
 import random
 import signal
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from sbert import SentenceEncoder
 from sbert.data import Texts
@@ -44,12 +46,15 @@ def in_child(work: Callable[[], object]) -> int:
     """The id of a forked process that does this; it ends with 0 if that went well."""
     child = os.fork()
     if not child:
-        signal.alarm(120)  # A fork of a process with threads can wait for ever: then the test fails, with its name.
+        signal.alarm(300)  # A fork of a process with threads can wait for ever: then the test fails, with its name.
+        torch.set_num_threads(1)  # Threads of OpenMP do not outlive a fork.
         try:
             work()
             os._exit(0)
         except KeyboardInterrupt:
             os._exit(130)
+        except BaseException:
+            traceback.print_exc()
         finally:
             os._exit(1)
     return child

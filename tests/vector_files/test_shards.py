@@ -263,7 +263,7 @@ def test_links(words: SentenceEncoder, tmp_path: Path) -> None:
 def test_a_shard_that_is_killed_in_a_shell(
     words: SentenceEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lines = [f"{text} {'fox ' * (row % 7)}" for row, text in enumerate(TEXTS * 100)]
+    lines = [f"{text} {'fox ' * (row % 7)}" for row, text in enumerate(TEXTS * 200)]
     (tmp_path / "texts.txt").write_text("\n".join(lines))
     words.save(tmp_path / "model")
     program = [sys.executable, "-W", "ignore", "-m", "sbert"]
@@ -278,6 +278,7 @@ def test_a_shard_that_is_killed_in_a_shell(
     while not list(tmp_path.glob("*.partial")) and not ended:
         time.sleep(0.001)
         ended = os.waitpid(child, os.WNOHANG)[0]
+    assert not ended, "it was done before it could be killed"
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     assert [part.state for part in status(tmp_path / "v.npy")] == ["stopped", "missing"]
