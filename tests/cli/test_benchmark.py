@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import multiprocessing
 import time
@@ -17,7 +16,6 @@ import pytest
 from sbert.cli import benchmark
 from sbert.cli.main import main
 from tests import small
-from tests.benchmarks.__main__ import listing
 
 
 @contextmanager
@@ -80,9 +78,3 @@ def test_texts_are_new_in_every_round(tmp_path: Path) -> None:
         assert list(map(len, rounds)) == [10] * 4
         assert len({text for texts in rounds for text in texts}) >= 39
     assert rounds[0] == [f"text {i}" for i in range(10)]  # In their order.
-
-
-@pytest.mark.parametrize("name", listing())
-def test_every_measuring_program_is_listed_and_has_main(name: str) -> None:
-    assert listing()[name]
-    assert callable(importlib.import_module(f"tests.benchmarks.{name}").main)

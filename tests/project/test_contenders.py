@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +18,9 @@ from sbert import SentenceEncoder
 from sbert.modules import Normalize, Pooling, Transformer
 from tests import small
 from tests.benchmarks import contenders, runtimes, turns
+from tests.benchmarks.__main__ import listing
+
+pytestmark = pytest.mark.gate
 
 
 @pytest.mark.slow
@@ -110,3 +114,9 @@ def test_counting_ends_with_the_block(monkeypatch: pytest.MonkeyPatch) -> None:
     with contenders.counting():
         assert processes[0].poll() is None
     assert processes[0].poll() is not None
+
+
+def test_every_measuring_program_is_listed_and_has_main() -> None:
+    for name, line in listing().items():
+        assert line, name
+        assert callable(importlib.import_module(f"tests.benchmarks.{name}").main)

@@ -85,7 +85,8 @@ def test_training_with_data(
 SMALL = ["--layers", "1", "--width", "32", "--dtype", "float32", "--device", "cpu", "--steps", "40"]
 
 
-@pytest.mark.slow  # Three runs of pretraining.
+@pytest.mark.gate  # Of the paper.
+@pytest.mark.slow
 def test_pretraining_killed_and_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -12,6 +12,8 @@ import torch
 
 from tests.benchmarks import gpu, turns
 
+pytestmark = pytest.mark.gate
+
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # Of the other library.

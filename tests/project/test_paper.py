@@ -21,6 +21,8 @@ from sbert import SentenceEncoder, Trainer, TrainingConfig
 from sbert.losses import SoftmaxLoss
 from tests import small
 
+pytestmark = pytest.mark.gate
+
 WORDS = [word for line in small.CORPUS[:2] for word in line.split()]
 TEXTS = ["a small boat", "", "nobodyknows thisword", "The red fox, over the hills!"]
 

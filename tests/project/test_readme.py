@@ -129,6 +129,7 @@ def test_all_blocks_run_in_order_in_one_empty_folder_without_a_network(sbert: Pa
     assert {"map.html", "vectors.parquet", "results.csv"} <= {path.name for path in written}
 
 
+@pytest.mark.gate
 def test_the_network_of_that_test_is_off(tmp_path: Path) -> None:
     script = "import socket; socket.create_connection(('127.0.0.1', 9))"
     done = subprocess.run([sys.executable, "-c", script], env=environment(tmp_path), capture_output=True, text=True)

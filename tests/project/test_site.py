@@ -17,6 +17,8 @@ from tests.project import site_api
 from tests.project.site_pages import synonyms
 from tests.visualization.browser import Browser, find
 
+pytestmark = pytest.mark.gate
+
 
 def test_every_name_that_docstrings_mention_exists() -> None:
     assert site.broken() == []

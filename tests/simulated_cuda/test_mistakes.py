@@ -14,7 +14,11 @@ from tests.backends.test_families import build
 from tests.project.code_lines import PACKAGE
 from tests.simulated_cuda.mistakes import MISTAKES, Mistake
 
-pytestmark = [pytest.mark.simulated_cuda, pytest.mark.filterwarnings("ignore::DeprecationWarning:transformers")]
+pytestmark = [
+    pytest.mark.gate,
+    pytest.mark.simulated_cuda,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning:transformers"),
+]
 
 
 def test_each_mistake_is_caught(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import torch
 
 from tests.simulated_cuda.simulator import simulated
 
-pytestmark = pytest.mark.simulated_cuda
+pytestmark = [pytest.mark.gate, pytest.mark.simulated_cuda]
 
 
 def test_tensors_are_on_the_device_and_compute() -> None:
