@@ -27,7 +27,7 @@ from sbert.pipeline.encode import Encoding, Scored, convert
 from sbert.pipeline.model import ScorerMethods, choose_prompt, loading_options, set_up
 from sbert.pipeline.results import Activation, PredictOptions, Ranked, activate, as_predict
 from sbert.pipeline.tokenize import Tokens, tokenize_pairs
-from sbert.saving.cross_encoder import check_activation, read_cross_encoder, write_cross_encoder
+from sbert.saving.cross_encoder_folder import check_activation, read_cross_encoder, write_cross_encoder
 from sbert.saving.format import check_replaceable
 from sbert.storage import hub
 from sbert.storage.atomic import replacing

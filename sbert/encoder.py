@@ -34,8 +34,8 @@ from sbert.pipeline.progress import Report
 from sbert.pipeline.results import Encoded, as_encode
 from sbert.pipeline.tokenize import Tokens, tokenize
 from sbert.saving import verification
-from sbert.saving.encoder import fit_together, read_folder, write_folder
-from sbert.saving.format import Settings, check_replaceable
+from sbert.saving.encoder_folder import fit_together, read_folder, write_folder
+from sbert.saving.format import EncoderSettings, check_replaceable
 from sbert.saving.other_readers import differences
 from sbert.storage import hub
 from sbert.storage.atomic import replacing
@@ -118,7 +118,7 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
     ) -> None:
         weights_dtype, arguments = loading_options(dtype, model_kwargs, tokenizer_kwargs, config_kwargs)
         modules = modules or (hub.OWN,)
-        settings, reference, folder = Settings(), None, None
+        settings, reference, folder = EncoderSettings(), None, None
         if len(modules) == 1 and isinstance(modules[0], (str, os.PathLike)):
             find = partial(hub.resolve, token=token, cache_folder=cache_folder, local_files_only=local_files_only)
             folder = find(modules[0], organisation="sentence-transformers", revision=revision)
@@ -573,7 +573,7 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
             path: Where the folder will be, for its card.
             merge_adapters: As in ``save``.
         """
-        recorded = verification.record(self._reference_vectors(verification.TEXTS))
+        recorded = verification.record(self._reference_vectors(verification.REFERENCE_TEXTS))
         token = adapters_alone.set(not merge_adapters)
         try:
             with evaluating(self):
@@ -614,4 +614,4 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
         if self._reference is None:
             raise ValueError("the model has no reference vectors; call save(), which writes some")
         vectors = self._reference_vectors(self._reference["texts"])
-        return verification.compare(self._reference, vectors, tolerance)
+        return verification.compare_vectors(self._reference, vectors, tolerance)

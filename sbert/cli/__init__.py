@@ -70,8 +70,8 @@ in its line, and what avoids it. ``--report FOLDER`` also writes ``gpu.md``, a t
 
 ## Export
 
-``sbert export FORMAT MODEL DIR`` writes a folder that other programs run: ``onnx``, ``openvino``, ``torch-export`` or
-``gguf``. Its ``README.md`` says how; ``sbert.saving.export`` explains the formats.
+``sbert export FORMAT MODEL DIR`` writes a folder that other programs run: ``onnx``, ``openvino`` or ``torch-export``.
+Its ``README.md`` says how; ``sbert.saving.export`` explains the formats.
 
 ## Evaluate
 

@@ -1,6 +1,6 @@
 """``sbert export``: a model in a format of other programs.
 
-sbert export gguf sbert-mini exported
+sbert export onnx sbert-mini exported
 """
 
 from __future__ import annotations
@@ -10,15 +10,14 @@ from pathlib import Path
 
 from sbert.cli.options import add_options
 
-FORMATS = ("onnx", "openvino", "torch-export", "gguf")  # Listed here as well, since the library is imported late.
+_FORMATS = ("onnx", "openvino", "torch-export")  # Listed here as well, since the library is imported late.
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``sbert export``."""
-    parser.add_argument("format", choices=FORMATS, metavar="FORMAT", help=", ".join(FORMATS))
+    parser.add_argument("format", choices=_FORMATS, metavar="FORMAT", help=", ".join(_FORMATS))
     parser.add_argument("model", metavar="MODEL", help="folder, or name on the hub")
     parser.add_argument("folder", metavar="DIR", help="folder to write: the model, its tokenizer, and how to run it")
-    parser.add_argument("--llama-cpp", metavar="FOLDER", help="for gguf: folder of llama.cpp (default: $LLAMA_CPP)")
     add_options(parser, "--quiet")
 
 
@@ -33,8 +32,10 @@ def run(arguments: argparse.Namespace) -> None:
     from sbert.saving.export import export
 
     model = SentenceEncoder(arguments.model, device="cpu", dtype="float32")
-    difference = export(model, arguments.folder, arguments.format, llama_cpp=arguments.llama_cpp)
+    difference = export(model, arguments.folder, arguments.format)
     if not arguments.quiet:
         size = sum(file.stat().st_size for file in Path(arguments.folder).iterdir()) / 1e6
-        compared = "not compared" if difference is None else f"largest difference from encode {difference:.1e}"
-        print(f"{arguments.folder}: {size:.1f} MB, {compared}; its README.md says how to run it")
+        print(
+            f"{arguments.folder}: {size:.1f} MB, largest difference from encode {difference:.1e};"
+            " its README.md says how to run it"
+        )

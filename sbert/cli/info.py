@@ -22,7 +22,7 @@ def run(arguments: argparse.Namespace) -> None:
     """Run ``sbert info``."""
     from sbert.modules import Transformer
     from sbert.saving import verification
-    from sbert.saving.cross_encoder import find_head
+    from sbert.saving.cross_encoder_folder import find_head
 
     model = load(arguments)
     dtypes = {str(parameter.dtype).removeprefix("torch.") for parameter in model.parameters()}

@@ -9,7 +9,7 @@ from sbert.functional import accumulation_dtype, directions
 from sbert.inputs.arguments import known_arguments
 
 # Activations of a Dense module. Names in files are looked up here only.
-ACTIVATIONS: dict[str, type[nn.Module]] = {
+DENSE_ACTIVATIONS: dict[str, type[nn.Module]] = {
     name: getattr(nn, name)
     for name in (
         "CELU ELU GELU Hardswish Hardtanh Identity LeakyReLU LogSigmoid Mish ReLU ReLU6 SELU SiLU Sigmoid"
@@ -63,11 +63,11 @@ class Dense(nn.Module):
         self, in_features: int, out_features: int, bias: bool = True, activation: str = "Tanh", residual: bool = False
     ) -> None:
         super().__init__()
-        if activation not in ACTIVATIONS:
-            raise ValueError(f"activation {activation!r} is unknown; pass one of {', '.join(ACTIVATIONS)}")
+        if activation not in DENSE_ACTIVATIONS:
+            raise ValueError(f"activation {activation!r} is unknown; pass one of {', '.join(DENSE_ACTIVATIONS)}")
         self.activation: str = activation
         self.linear: nn.Linear = nn.Linear(in_features, out_features, bias=bias)
-        self.activation_function: nn.Module = ACTIVATIONS[activation]()
+        self.activation_function: nn.Module = DENSE_ACTIVATIONS[activation]()
         self.use_residual: bool = residual
         if residual and in_features != out_features:
             self.residual: nn.Linear = nn.Linear(in_features, out_features, bias=False)

@@ -54,7 +54,7 @@ _OF_MODELS = {CARD, MODULES, SETTINGS, REFERENCE}
 
 
 @dataclass
-class Settings:
+class EncoderSettings:
     """The settings of an encoder, in addition to its modules."""
 
     prompts: dict[str, str] = field(default_factory=dict)

@@ -6,13 +6,9 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
-
-# The line of a card that names its languages, or the list below it; and the bytes in which it is looked for.
-_LANGUAGES, _HEAD = re.compile(r"^language:(.*(?:\n *- .*)*)", re.MULTILINE), 1 << 16
 
 _IN_RUNS = re.compile(r"final|best|averaged|checkpoints|(step|checkpoint)-\d+")  # Folders of models in those of runs.
 
@@ -34,26 +30,6 @@ class Training(NamedTuple):
 def fill_template(file: str, /, **values: object) -> str:
     """The text of a file in the folder ``templates`` with values in place of the names in braces."""
     return (Path(__file__).parent / "templates" / file).read_text(encoding="utf-8").format(**values)
-
-
-def read_language(card: Path) -> str | None:
-    r"""The language that the metadata of a card name, such as ``"en"``; None if they name none or several.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     size = Path(folder, "README.md").write_text("---\nlanguage:\n- en\n---\n")
-        ...     read_language(Path(folder, "README.md")), read_language(Path(folder, "none.md"))
-        ('en', None)
-    """
-    names = []
-    with suppress(OSError):
-        if card.is_file():  # A pipe could block forever.
-            with card.open("rb") as file:
-                metadata = file.read(_HEAD).decode("utf-8", "replace").replace("\r\n", "\n").partition("\n---")[0]
-            lines = _LANGUAGES.search(metadata) if metadata.startswith("---\n") else None
-            names = re.findall(r"[A-Za-z][\w-]*", lines[1]) if lines else []
-    return names[0].lower() if len(names) == 1 else None
 
 
 def name_model(name: str | None, path: Path) -> tuple[str, str]:

@@ -40,7 +40,7 @@ class Declared(NamedTuple):
     shape: tuple[int, ...]
 
 
-class Header(NamedTuple):
+class WeightsHeader(NamedTuple):
     """The tensors that a weights file declares.
 
     Args:
@@ -72,7 +72,7 @@ def weights_file(folder: Path, names: Sequence[str] = WEIGHTS) -> Path:
     raise UnreadableError(folder, f"contains neither {' nor '.join(single)}")
 
 
-def read_header(folder: Path, names: Sequence[str] = WEIGHTS) -> Header:
+def read_header(folder: Path, names: Sequence[str] = WEIGHTS) -> WeightsHeader:
     """Read the header of the weights of a folder.
 
     Args:
@@ -84,11 +84,11 @@ def read_header(folder: Path, names: Sequence[str] = WEIGHTS) -> Header:
     """
     path = weights_file(folder, names)
     if path.suffix != ".json":
-        return Header(path, _read_declared(path))
+        return WeightsHeader(path, _read_declared(path))
     tensors: dict[str, Declared] = {}
     for shard in sorted({str(shard) for shard in read_object(path).field("weight_map", dict, {}).values()}):
         tensors.update(_read_declared(inside(folder, shard, path)))
-    return Header(path, tensors)
+    return WeightsHeader(path, tensors)
 
 
 def _read_declared(path: Path) -> dict[str, Declared]:
@@ -125,7 +125,7 @@ def _read_pickled(path: Path) -> dict[str, Declared]:
     return {str(name): Declared(str(tensor.dtype), tuple(tensor.shape)) for name, tensor in tensors.items()}
 
 
-def read_weights(header: Header, integers: Iterable[str] = ()) -> dict[str, Tensor]:
+def read_weights(header: WeightsHeader, integers: Iterable[str] = ()) -> dict[str, Tensor]:
     """The tensors of the file of a header: safetensors, or else a pickle whose code is not run.
 
     Args:
@@ -142,7 +142,7 @@ def read_weights(header: Header, integers: Iterable[str] = ()) -> dict[str, Tens
 
 
 @contextmanager
-def within(header: Header, source: Path) -> Iterator[None]:
+def within(header: WeightsHeader, source: Path) -> Iterator[None]:
     """Stop the construction of modules if they have far more weights than a file contains.
 
     Parameters and buffers of any class are counted when they are registered: before they are filled and, on the device

@@ -39,7 +39,7 @@ def digest_of_model(model: Any) -> str:
     vocabulary = getattr(getattr(tokenizer, "backend_tokenizer", tokenizer), "get_vocab", None)
     if callable(vocabulary):
         digest.update(repr(sorted(vocabulary().items())).encode("utf-8", "surrogatepass"))
-    digest.update(model.tokens(verification.TEXTS).ids.tobytes())
+    digest.update(model.tokens(verification.REFERENCE_TEXTS).ids.tobytes())
     for name, tensor in sorted(model.state_dict().items()):
         if ".pooler." in name:  # Of no use here, and random where a folder has none.
             continue

@@ -17,7 +17,7 @@ from sbert import LSTM, Dense, LayerNorm, Normalize, Pooling, SentenceEncoder, T
 from sbert.cli import export as command
 from sbert.cli.main import main
 from sbert.modules.pooling import POOLINGS
-from sbert.saving.export import export, folder, formats
+from sbert.saving.export import export, folder
 from sbert.saving.format import POOLING_KEYS
 from tests import small
 from tests.backends import test_families as families
@@ -28,25 +28,16 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
 ]
 FAMILIES = ["roberta", "mpnet", "modernbert", "deberta-v3", "t5-encoder", "qwen3"]  # BERT: every module and setting.
-CONVERTER = """\
-import sys
-from pathlib import Path
-
-folder, _, out, _, kind = sys.argv[1:]
-files = sorted(file.name for file in Path(folder).iterdir())
-assert {"config.json", "model.safetensors", "modules.json", "tokenizer.json"} <= set(files), files
-Path(out).write_bytes(b"GGUF " + kind.encode())
-"""
 
 
-def build_shallow(family: str, folder: Path) -> Path:
+def build_shallow(family: str, target: Path) -> Path:
     """One layer, as each more takes as long to trace; ModernBERT's first two are of two kinds."""
     config, model, settings, tokenizer = families.FAMILIES[family]
     layers = "num_layers" if "num_layers" in settings else "num_hidden_layers"
     settings = {**settings, layers: 2 if family == "modernbert" else 1}
     with pytest.MonkeyPatch.context() as changed:
         changed.setitem(families.FAMILIES, family, (config, model, settings, tokenizer))
-        return build(family, folder)
+        return build(family, target)
 
 
 @pytest.fixture(scope="module")
@@ -67,14 +58,14 @@ def untraced(monkeypatch: pytest.MonkeyPatch) -> None:
         with torch.no_grad():
             return kept[-1](**{name: torch.from_numpy(values) for name, values in inputs.items()}).numpy()
 
-    made = formats.FORMATS["torch-export"]._replace(write=write, load=lambda _: run)
-    monkeypatch.setitem(formats.FORMATS, "torch-export", made)
-    monkeypatch.setattr(formats, "trace", lambda encoder, _: encoder)
+    made = folder.EXPORT_FORMATS["torch-export"]._replace(write=write, load=lambda _: run)
+    monkeypatch.setitem(folder.EXPORT_FORMATS, "torch-export", made)
+    monkeypatch.setattr(folder, "trace", lambda encoder, _: encoder)
 
 
 def require_packages(kind: str) -> None:
     """Skip the test where a package of the format is missing."""
-    for package in formats.FORMATS[kind].packages:
+    for package in folder.EXPORT_FORMATS[kind].packages:
         pytest.importorskip(package, reason=f"{package} is not installed", exc_type=ImportError)
 
 
@@ -103,7 +94,7 @@ def check(model: SentenceEncoder, path: Path, kind: str, monkeypatch: pytest.Mon
 
 
 @pytest.mark.slow  # Tracing takes seconds, and each family has a forward of its own.
-@pytest.mark.parametrize("kind", formats.FORMATS)
+@pytest.mark.parametrize("kind", folder.EXPORT_FORMATS)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_families(family: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     require_packages(kind)
@@ -115,7 +106,7 @@ def test_families(family: str, kind: str, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.slow  # torch traces the model; no cheaper test runs what was traced.
-@pytest.mark.parametrize("kind", formats.FORMATS)
+@pytest.mark.parametrize("kind", folder.EXPORT_FORMATS)
 def test_every_module_and_setting(kind: str, bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     require_packages(kind)
     modes = [mode for mode in POOLINGS if mode in POOLING_KEYS.values()]
@@ -144,7 +135,7 @@ def test_every_module_and_setting(kind: str, bert: Path, tmp_path: Path, monkeyp
 @pytest.mark.slow  # torch traces the model.
 def test_large_weights_have_a_file_of_their_own(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     require_packages("onnx")
-    monkeypatch.setattr(formats, "_LARGE", 0)
+    monkeypatch.setattr(folder, "_LARGE", 0)
     check(SentenceEncoder(bert, device="cpu"), tmp_path / "exported", "onnx", monkeypatch)
     assert (tmp_path / "exported" / "model.onnx.data").is_file()
 
@@ -165,7 +156,7 @@ def test_what_has_no_padded_form(bert: Path, tmp_path: Path, monkeypatch: pytest
     cases: list[tuple[list[Any], str]] = [
         ([transformer, Pooling("sum")], "the pooling mode 'sum' has no padded form"),
         ([words, Pooling()], "WordEmbeddings has a tokenization of its own"),
-        ([transformer], "expected behind the Transformer, not the end"),
+        ([transformer], "expected after the Transformer, not the end"),
         ([transformer, LSTM(16, 4), Pooling()], "not LSTM"),
         ([transformer, Pooling(), torch.nn.Identity()], "Identity has no padded form"),
     ]
@@ -180,21 +171,16 @@ def test_what_has_no_padded_form(bert: Path, tmp_path: Path, monkeypatch: pytest
         export(transformer, tmp_path / "exported", "onnx")  # type: ignore[arg-type]
     model = SentenceEncoder(transformer, Pooling("max"), device="cpu")
     check_refused(model, tmp_path, "format='tflite' is unknown", "tflite")
-    check_refused(model, tmp_path, "has the pooling modes mean, cls, lasttoken, not max", "gguf")
-    model = SentenceEncoder(transformer, Pooling(), Dense(16, 4), device="cpu")
-    check_refused(model, tmp_path, "no place for Dense", "gguf")
-    short = SentenceEncoder(transformer, Pooling(), truncate_dim=4, device="cpu")
-    check_refused(short, tmp_path, "lower_case and truncate_dim", "gguf")
 
 
 @pytest.mark.usefixtures("untraced")
 def test_other_vectors_leave_no_folder(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model, path = SentenceEncoder(bert, device="cpu"), tmp_path / "exported"
-    monkeypatch.setattr(folder, "TOLERANCE", -1.0)
+    monkeypatch.setattr(folder, "_TOLERANCE", -1.0)
     with pytest.raises(RuntimeError, match=r"differ by up to .* nothing was written"):
         export(model, path, "torch-export")
     assert not list(tmp_path.iterdir())
-    monkeypatch.setattr(formats, "trace", lambda *_: 1 / 0)
+    monkeypatch.setattr(folder, "trace", lambda *_: 1 / 0)
     with pytest.raises(RuntimeError, match=r"does not take this model \(ZeroDivisionError"):
         export(model, path, "torch-export")
     assert not list(tmp_path.iterdir())
@@ -208,7 +194,7 @@ def test_only_exports_are_replaced_and_the_model_stays_as_it_is(bert: Path, tmp_
     (path / "README.md").write_text("mine")
     with pytest.raises(ValueError, match=r"'README.md', which is not part of an exported model"):
         export(model, path, "torch-export")
-    (path / "model.gguf").write_bytes(b"GGUF")
+    (path / "model.onnx").write_bytes(b"")
     export(model, path, "torch-export")
     assert sorted(file.name for file in path.iterdir()) == ["README.md", "model.pt2", "tokenizer.json"]
     assert (type(model[0].network), model.dtype) == (network, torch.bfloat16)
@@ -223,34 +209,9 @@ def test_missing_packages(kind: str, bert: Path, tmp_path: Path, monkeypatch: py
     assert not list(tmp_path.iterdir())
 
 
-# ------------------------------------------------------------------------------------- llama.cpp, the command line
-
-
-def test_gguf(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, path, tools = SentenceEncoder(bert, device="cpu"), tmp_path / "exported", tmp_path / "llama.cpp"
-    monkeypatch.delenv("LLAMA_CPP", raising=False)
-    with pytest.raises(FileNotFoundError, match=r"no folder of llama\.cpp is given; run: git clone"):
-        export(model, path, "gguf")
-    tools.mkdir()
-    with pytest.raises(FileNotFoundError, match=r"llama\.cpp holds no convert_hf_to_gguf\.py"):
-        export(model, path, "gguf", llama_cpp=tools)
-    script = tools / "convert_hf_to_gguf.py"
-    script.write_text("import sys; sys.exit('unknown architecture')")
-    with pytest.raises(RuntimeError, match="exit code 1 and said: unknown architecture"):
-        export(model, path, "gguf", llama_cpp=tools)
-    assert not path.exists()
-    script.write_text(CONVERTER)
-    monkeypatch.setenv("LLAMA_CPP", str(tools))
-    assert export(model, path, "gguf") is None
-    assert (path / "model.gguf").read_bytes() == b"GGUF f32"
-    text = (path / "README.md").read_text()
-    assert "llama-embedding -m model.gguf --embd-normalize 2 -p 'A cat sleeps.'" in text
-    assert "not compared" in text
-
-
 @pytest.mark.usefixtures("untraced")
 def test_command(bert: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command.FORMATS == folder.NAMES
+    assert tuple(folder.EXPORT_FORMATS) == command._FORMATS
     path = tmp_path / "exported"
     assert main(["export", "torch-export", str(bert), str(path)]) == 0
     said = capsys.readouterr()

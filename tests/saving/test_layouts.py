@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 from sbert import SentenceEncoder
-from sbert.modules.dense import ACTIVATIONS
+from sbert.modules.dense import DENSE_ACTIVATIONS
 from sbert.vector_files.fingerprint import digest_of_model
 from tests.backends.test_families import build, compare_directions, difference, ours, theirs
 from tests.saving.layouts import (
@@ -175,7 +175,7 @@ def test_older_names_of_the_settings(name: str, tmp_path: Path) -> None:
 def test_every_activation_of_dense(tmp_path: Path) -> None:
     folder = write(static(tmp_path / "given"), {"modules.json": modules("StaticEmbedding", "Dense")})
     seen = []
-    for name in ACTIVATIONS:
+    for name in DENSE_ACTIVATIONS:
         kind = getattr(torch.nn, name)
         dense(folder / "1_Dense", 12, 12, activation_function=f"{kind.__module__}.{name}")
         model = ours(folder)
@@ -184,7 +184,7 @@ def test_every_activation_of_dense(tmp_path: Path) -> None:
         written = json.loads((tmp_path / "saved/1_Dense/config.json").read_text(encoding="utf-8"))
         assert written == json.loads((folder / "1_Dense/config.json").read_text(encoding="utf-8"))
         seen.append(model.encode("lake"))
-    assert len(np.unique(np.round(seen, 5), axis=0)) >= len(ACTIVATIONS) - 2
+    assert len(np.unique(np.round(seen, 5), axis=0)) >= len(DENSE_ACTIVATIONS) - 2
 
 
 def test_static_embedding_with_a_baked_limit(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from sbert import Dense, Pooling, SentenceEncoder, Transformer
-from sbert.saving import encoder as saved
+from sbert.saving import encoder_folder
 from sbert.storage import atomic
 from tests import small
 from tests.vector_files.samples import in_child
@@ -91,7 +91,7 @@ def test_a_full_disk(
     places = {
         "flush_entry": (atomic, "flush_entry"),
         "os.replace": (os, "replace"),
-        "write_json": (saved, "write_json"),
+        "write_json": (encoder_folder, "write_json"),
         "save_file": (__import__("safetensors.torch").torch, "save_file"),
         "save_pretrained": (type(model.tokenizer), "save_pretrained"),
     }

@@ -27,7 +27,7 @@ from sbert import (
     WordEmbeddings,
 )
 from sbert.backends import huggingface
-from sbert.saving import verification
+from sbert.saving import encoder_folder
 from sbert.saving.format import check_replaceable
 from sbert.storage import atomic
 from sbert.training.run import checkpoint
@@ -259,7 +259,7 @@ def test_a_folder_that_is_replaced_while_it_is_read(
     """The reference, the last file that is read, is that of the weights; an error if there is no end of it."""
     for number, name in enumerate(("model", "other")):
         word_model(number).save(tmp_path / name)
-    read, calls = verification.read, []
+    read, calls = encoder_folder.read_reference, []
 
     def read_late(path: Path) -> Any:
         calls.append(path)
@@ -267,7 +267,7 @@ def test_a_folder_that_is_replaced_while_it_is_read(
             exchange(tmp_path, "other")
         return read(path)
 
-    monkeypatch.setattr(verification, "read", read_late)
+    monkeypatch.setattr(encoder_folder, "read_reference", read_late)
     if times > 1:
         with pytest.raises(ValueError, match=r"model was replaced \d+ times while it was read; load it while"):
             SentenceEncoder(tmp_path / "model", device="cpu")

@@ -10,11 +10,12 @@ import torch
 from torch import nn
 
 from sbert.batch import Ragged, TokenBatch
-from sbert.modules import Router
+from sbert.modules import Router, Transformer
 from sbert.modules.registry import REGISTERED
 from sbert.modules.tokenizer import ReadsText
-from sbert.saving.codecs import layers, transformer, word_embeddings
 from sbert.saving.codecs.codec import Arguments, Codec, ReadOptions, make_codec, user_settings
+from sbert.saving.codecs.layer_codecs import LAYER_CODECS
+from sbert.saving.codecs.transformer_codec import TRANSFORMER_CODEC
 from sbert.saving.format import OURS, ROUTER_CONFIG, THEIRS
 from sbert.storage.files import JsonObject, UnreadableError, inside, read_object, reading, write_json
 
@@ -25,8 +26,8 @@ def _read_router(folder: Path, options: ReadOptions) -> Router:
     """A Router, whose modules have folders of their own; before version 5, it was called Asym."""
     config = read_object(folder / ROUTER_CONFIG, missing_ok=True) or read_object(folder / "config.json")
     modules: dict[str, nn.Module] = {}
-    for name, given in config.require("types", dict).items():
-        kind = find_class(str(given), config.path)
+    for name, kind_name in config.require("types", dict).items():
+        kind = find_class(str(kind_name), config.path)
         if kind is Router:
             raise config.error("has a Router as a module of a Router", "use another model")
         modules[name] = find_codec(kind).read(inside(folder, name, config.path), options)
@@ -65,8 +66,11 @@ def _input_dims(chain: nn.Sequential, dim: int) -> Iterator[int]:
     return ((value.values if isinstance(value, Ragged) else value).shape[-1] for value in values)
 
 
-_BUILT_IN: dict[type[nn.Module], Codec] = {**transformer.CODECS, **layers.CODECS, **word_embeddings.CODECS}
-_BUILT_IN[Router] = Codec(_read_router, _write_router)
+_BUILT_IN: dict[type[nn.Module], Codec] = {
+    Transformer: TRANSFORMER_CODEC,
+    Router: Codec(_read_router, _write_router),
+    **LAYER_CODECS,
+}
 _BY_NAME: dict[str, type[nn.Module]] = {"Asym": Router, **{kind.__name__: kind for kind in _BUILT_IN}}
 
 

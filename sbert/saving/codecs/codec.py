@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from sbert.modules.registry import check_name
 from sbert.storage.files import JsonObject, read_object, reading, write_json
-from sbert.storage.weight_files import WEIGHTS, Header, read_header, read_weights, within
+from sbert.storage.weight_files import WEIGHTS, WeightsHeader, read_header, read_weights, within
 
 # The caller's arguments for transformers, by the names that folders have for them.
 Arguments = Mapping[str, dict[str, Any]]
@@ -74,7 +74,7 @@ def make_codec(
 def _construct(folder: Path, kind: type[nn.Module], arguments: dict[str, Any], path: Path) -> nn.Module:
     """A module with the weights of a folder, which must match exactly; ``path`` is the file of its arguments."""
     has_weights = any((folder / name).exists() for name in WEIGHTS)
-    header = read_header(folder) if has_weights else Header(folder, {})
+    header = read_header(folder) if has_weights else WeightsHeader(folder, {})
     with reading(path, f"the arguments of {kind.__name__}"), within(header, path):
         module = kind(**arguments)
     state = module.state_dict()

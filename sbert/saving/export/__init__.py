@@ -8,14 +8,15 @@ the lines that run it, the prompts and the limit of length. In Python: ``export(
 | ``onnx`` | onnxruntime: C++, C#, Java, JavaScript, Rust, Python | ``pip install "sbert[onnx]"`` |
 | ``openvino`` | OpenVINO, on Intel's processors | ``pip install "sbert[openvino]"`` |
 | ``torch-export`` | torch, without the code of the model | nothing more |
-| ``gguf`` | llama.cpp | a folder of llama.cpp: ``--llama-cpp`` |
 
 The file contains the whole chain, from token ids to vectors: the transformer, the pooling, and what follows, such as
 ``Dense`` and ``Normalize``. It takes any number of texts, of any length up to the limit, and computes in float32.
 
 The folder appears only if it is right: what was written is read again, and 20 texts of different lengths must have the
-vectors of ``encode`` to within 1e-5. Only GGUF is not compared, because that needs a build of llama.cpp: there, the
-vectors of all-MiniLM-L6-v2 differed by 3e-4.
+vectors of ``encode`` to within 1e-5.
+
+llama.cpp converts a saved model itself: after ``model.save("folder")``, run its ``convert_hf_to_gguf.py folder``.
+``save`` warns of what it would leave out.
 
 ## Pitfalls
 

@@ -5,55 +5,142 @@ from __future__ import annotations
 import copy
 import logging
 import os
-import shlex
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import nn
+from torch.export import Dim, ExportedProgram
 
 from sbert.inputs.arguments import check_choice
 from sbert.inputs.extras import missing
 from sbert.inputs.prompts import default_prompt
 from sbert.modules import Normalize
-from sbert.saving.export import formats
-from sbert.saving.export.padded import PaddedEncoder, why_not
+from sbert.saving.export.traceable import PaddedEncoder, why_not
 from sbert.saving.model_card import fill_template
 from sbert.storage.atomic import replacing
 from sbert.storage.files import is_failure, one_line
 from sbert.storage.folders import check_own, find_foreign
 
-NAMES: tuple[str, ...] = (*formats.FORMATS, "gguf")
-TOLERANCE = 1e-5
-_TOKENIZER, _CARD = "tokenizer.json", "README.md"
-_MODEL_FILES = (*(chosen.file for chosen in formats.FORMATS.values()), formats.GGUF_FILE)
+_Predict = Callable[[dict[str, npt.NDArray[np.int64]]], Any]
+_OUTPUT, _TOKENIZER, _CARD = "sentence_embedding", "tokenizer.json", "README.md"
+# A file of the format of ONNX, which is that of protobuf, has at most 2 GB; larger weights are a file of their own.
+_LARGE = 1_900_000_000
+# Largest accepted difference from ``encode``.
+_TOLERANCE = 1e-5
+
+
+class ExportFormat(NamedTuple):
+    """A file format.
+
+    Args:
+        file: Name of its main file.
+        packages: The packages that write it and, as the last one, run it.
+        write: Called with the traced encoder, the names of its inputs and the path.
+        load: The model in a file, as a function of named arrays.
+        recipe: Python code that computes ``vectors`` from ``inputs``, a dict by names.
+        value: What the recipe makes of each input, which is a list of lists.
+        note: What a user of the format should know.
+    """
+
+    file: str
+    packages: tuple[str, ...]
+    write: Callable[[ExportedProgram, Sequence[str], Path], None]
+    load: Callable[[Path], _Predict]
+    recipe: str
+    value: str = "{}"
+    note: str = ""
+
+
+# -------------------------------------------------------------------------------------------------------- formats
+
+
+def _write_onnx(program: ExportedProgram, names: Sequence[str], path: Path) -> None:
+    shapes = {name: {0: "batch", 1: "length"} for name in names}
+    options: dict[str, Any] = {"input_names": names, "output_names": [_OUTPUT], "dynamic_shapes": shapes}
+    model: Any = torch.onnx.export(program, dynamo=True, verbose=False, **options)
+    size = sum(weights.nbytes for weights in program.state_dict.values())
+    model.save(path, external_data=size > _LARGE)
+
+
+def _load_onnx(path: Path) -> _Predict:
+    session: Any = import_module("onnxruntime").InferenceSession(path)
+    return lambda inputs: session.run(None, inputs)[0]
+
+
+def _write_openvino(program: ExportedProgram, names: Sequence[str], path: Path) -> None:
+    openvino: Any = import_module("openvino")
+    model = openvino.convert_model(program)
+    for port, name in zip((*model.inputs, *model.outputs), (*names, _OUTPUT), strict=True):
+        port.tensor.set_names({name})
+    openvino.save_model(model, path, compress_to_fp16=False)  # By default, weights are rounded to float16.
+
+
+def _load_openvino(path: Path) -> _Predict:
+    model: Any = import_module("openvino").compile_model(path, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+    return lambda inputs: model(inputs)[0]
+
+
+def _load_program(path: Path) -> _Predict:
+    module = torch.export.load(path).module()
+    return lambda inputs: module(**{name: torch.from_numpy(values) for name, values in inputs.items()}).numpy()
+
+
+_OPENVINO_NOTE = """\
+Without the hint, OpenVINO computes in bfloat16 on processors that have it: faster, and each number of a vector of
+length 1 differs by about 0.001. Weights are stored as float32; rounded to float16, they add about 0.0003."""
+EXPORT_FORMATS: dict[str, ExportFormat] = {
+    "onnx": ExportFormat(
+        "model.onnx",
+        ("onnx", "onnxscript", "onnxruntime"),
+        _write_onnx,
+        _load_onnx,
+        'vectors = onnxruntime.InferenceSession("model.onnx").run(None, inputs)[0]',
+    ),
+    "openvino": ExportFormat(
+        "model.xml",
+        ("openvino",),
+        _write_openvino,
+        _load_openvino,
+        'model = openvino.compile_model("model.xml", "CPU", {"INFERENCE_PRECISION_HINT": "f32"})\n'
+        "vectors = model(inputs)[0]",
+        note=_OPENVINO_NOTE,
+    ),
+    "torch-export": ExportFormat(
+        "model.pt2",
+        ("torch",),
+        lambda program, _, path: torch.export.save(program, path),
+        _load_program,
+        'vectors = torch.export.load("model.pt2").module()(**inputs).numpy()',
+        value="torch.tensor({})",
+    ),
+}
+_MODEL_FILES = tuple(target.file for target in EXPORT_FORMATS.values())
 _FILES = {*_MODEL_FILES, "model.onnx.data", "model.bin", _TOKENIZER, _CARD}
+
+# -------------------------------------------------------------------------------------------------------- export
 
 # Of a tokenizer's encoding, the values of each input.
 _VALUES = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_ids": "type_ids"}
+# The texts whose vectors are compared, of 1 to 600 words.
 _WORDS = (
     "The night train to Čadca left at ten past nine, and no one on platform 3 had told the baker's DAUGHTER that her"
     " trunk, with two hundred letters and a clock, was still in the waiting room; 東京 was far away. Why worry?"
 ).split()
 _COUNTS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 17, 20, 24, 28, 33, 40, 60, 600)
-TEXTS = [" ".join((_WORDS * 20)[3 * i :][:count]) for i, count in enumerate(_COUNTS)]
+_TEXTS = [" ".join((_WORDS * 20)[3 * i :][:count]) for i, count in enumerate(_COUNTS)]
 _BATCHES = ((0, 1), (1, 4), (4, 19), (19, 20))
 
 
-def export(
-    model: nn.Sequential,
-    path: str | os.PathLike[str],
-    format: str,  # noqa: A002
-    *,
-    llama_cpp: str | os.PathLike[str] | None = None,
-) -> float | None:
+def export(model: nn.Sequential, path: str | os.PathLike[str], format: str) -> float:  # noqa: A002
     """Write an encoder to a folder that other programs run: tokens in, vectors out, float32.
 
     The folder has the model, its tokenizer.json, and a README.md with the lines that run it, the prompts and the limit
@@ -63,16 +150,14 @@ def export(
     Args:
         model: The ``SentenceEncoder``, which stays as it is.
         path: The folder. Its parent folders are created. An earlier export there is replaced.
-        format: ``"onnx"``, ``"openvino"``, ``"torch-export"`` or ``"gguf"``.
-        llama_cpp: For GGUF: folder of llama.cpp. Default: that which the variable ``LLAMA_CPP`` names.
+        format: ``"onnx"``, ``"openvino"`` or ``"torch-export"``.
 
     Returns:
-        The largest difference of one number from the vectors of ``encode``; None for GGUF, which is not compared.
+        The largest difference of one number from the vectors of ``encode``.
 
     Raises:
         ValueError: If the model cannot be exported (the message says why), or the folder has other files.
         ImportError: If a package is not installed. The message says how to install it.
-        FileNotFoundError: If there is no llama.cpp.
         RuntimeError: If the exporter fails, or the difference exceeds 1e-5 (times the largest number, if above 1).
 
     Example:
@@ -84,48 +169,46 @@ def export(
         >>> difference < 1e-5
         True
     """
-    check_choice("format", format, NAMES)
+    check_choice("format", format, tuple(EXPORT_FORMATS))
     if getattr(model, "is_cross_encoder", True):
         raise TypeError(f"{type(model).__name__} cannot be exported; pass a SentenceEncoder")
-    reason = why_not(model) or (formats.why_no_gguf(model) if format == "gguf" else None)
-    if reason:
+    if reason := why_not(model):
         raise ValueError(f"the model cannot be exported to {format}: {reason}")
-    script = formats.find_converter(llama_cpp) if format == "gguf" else None
-    for package in formats.FORMATS[format].packages if format in formats.FORMATS else ():
+    target = EXPORT_FORMATS[format]
+    for package in target.packages:
         if find_spec(package) is None:
             raise missing(f"export to {format}", package, format)
-    plain = copy.deepcopy(model).to("cpu", torch.float32)
+    plain: Any = copy.deepcopy(model).to("cpu", torch.float32)
     with replacing(Path(path), _check) as folder, _quiet():
-        if script is None:
-            file, use, difference = _write(plain, folder, format)
-        else:
-            formats.write_gguf(plain, script, folder / formats.GGUF_FILE)
-            file, use, difference = formats.GGUF_FILE, _gguf_use(plain), None
-        (folder / _CARD).write_text(_readme(plain, file, use, difference), encoding="utf-8")
+        expected = plain.encode(_TEXTS, prompt="", on_truncate="ignore", show_progress_bar=False)
+        encoder, tokenizer = PaddedEncoder(plain), _copy_tokenizer(plain[0])
+        tokenizer.save(str(folder / _TOKENIZER))
+        try:
+            target.write(trace(encoder, plain.max_seq_length), encoder.inputs, folder / target.file)
+            vectors = _encode(target.load(folder / target.file), tokenizer, encoder.inputs)
+        except Exception as error:
+            if not is_failure(error):
+                raise
+            message = f"{format} does not take this model ({one_line(error)}); try another format"
+            raise RuntimeError(message) from error
+        difference = float(np.abs(vectors - expected).max())
+        if not difference <= _TOLERANCE * max(1.0, float(np.abs(expected).max())):
+            raise RuntimeError(
+                f"the vectors of the exported model differ by up to {difference:.1e} from those of encode, where"
+                f" {_TOLERANCE:.0e} is allowed, so nothing was written; try another format"
+            )
+        (folder / _CARD).write_text(_readme(plain, target, encoder.inputs, difference), encoding="utf-8")
     return difference
 
 
-def _write(model: Any, folder: Path, name: str) -> tuple[str, str, float]:
-    """Write model and tokenizer; return the name of the file, how to run it, and the largest difference."""
-    chosen = formats.FORMATS[name]
-    expected = model.encode(TEXTS, prompt="", on_truncate="ignore", show_progress_bar=False)
-    encoder = PaddedEncoder(model)
-    tokenizer = _copy_tokenizer(model[0])
-    tokenizer.save(str(folder / _TOKENIZER))
-    try:
-        chosen.write(formats.trace(encoder, model.max_seq_length), encoder.inputs, folder / chosen.file)
-        vectors = _encode(chosen.load(folder / chosen.file), tokenizer, encoder.inputs)
-    except Exception as error:
-        if not is_failure(error):
-            raise
-        raise RuntimeError(f"{name} does not take this model ({one_line(error)}); try another format") from error
-    difference = float(np.abs(vectors - expected).max())
-    if not difference <= TOLERANCE * max(1.0, float(np.abs(expected).max())):
-        raise RuntimeError(
-            f"the vectors of the exported model differ by up to {difference:.1e} from those of encode, where"
-            f" {TOLERANCE:.0e} is allowed, so nothing was written; try another format"
-        )
-    return chosen.file, _python_use(model, chosen, encoder.inputs), difference
+def trace(encoder: PaddedEncoder, limit: int | None) -> ExportedProgram:
+    """The program of an encoder, for any number of rows and up to ``limit`` tokens."""
+    longest = min(8, limit or 8)
+    # Separate tensors: the same one under two names would become one input.
+    example = {name: torch.ones(2, longest, dtype=torch.int64) for name in encoder.inputs}
+    sizes = {0: Dim("batch", min=1), 1: Dim("length", min=1, max=limit)}
+    with torch.no_grad():
+        return torch.export.export(encoder, (), example, dynamic_shapes=dict.fromkeys(example, sizes))
 
 
 def _copy_tokenizer(transformer: Any) -> Any:
@@ -145,29 +228,29 @@ def _copy_tokenizer(transformer: Any) -> Any:
     return tokenizer
 
 
-def _encode(run: formats.Run, tokenizer: Any, inputs: tuple[str, ...]) -> npt.NDArray[np.float32]:
+def _encode(predict: _Predict, tokenizer: Any, inputs: tuple[str, ...]) -> npt.NDArray[np.float32]:
     """The vectors of all texts, in batches of different shapes. Shape: (texts, dim)."""
-    rows = []
+    parts = []
     for start, end in _BATCHES:
-        tokens = tokenizer.encode_batch(TEXTS[start:end])
-        listed = {name: [getattr(each, _VALUES[name]) for each in tokens] for name in inputs}
-        rows.append(run({name: np.array(values, np.int64) for name, values in listed.items()}))
-    return np.concatenate(rows)
+        encodings = tokenizer.encode_batch(_TEXTS[start:end])
+        values = {name: [getattr(encoding, _VALUES[name]) for encoding in encodings] for name in inputs}
+        parts.append(predict({name: np.array(rows, np.int64) for name, rows in values.items()}))
+    return np.concatenate(parts)
 
 
 def _check(target: Path) -> None:
     """Raise a ValueError if the folder has files that no export wrote."""
 
-    def other(folder: Path) -> str | None:
+    def find(folder: Path) -> str | None:
         exported = any((folder / name).is_file() for name in _MODEL_FILES)
         return find_foreign(folder, lambda name: exported and name in _FILES)
 
-    check_own(target, "an exported model", other)
+    check_own(target, "an exported model", find)
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the warnings and messages of exporters, which speak of their own code."""
+    """Without the warnings and messages of exporters, which are about their own code."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
@@ -178,49 +261,27 @@ def _quiet() -> Iterator[None]:
         logging.disable(before)
 
 
-# -------------------------------------------------------------------------------------------------------- its README
-
-
-def _readme(model: Any, file: str, use: str, difference: float | None) -> str:
-    """The README.md of a folder; ``difference`` is the largest one from ``encode``, if they were compared."""
+def _readme(model: Any, target: ExportFormat, inputs: Sequence[str], difference: float) -> str:
+    """The README.md of a folder; ``difference`` is the largest one from ``encode``."""
+    default = default_prompt(model)
     prompts = "".join(f"| {name} | {text!r} |\n" for name, text in model.prompts.items() if text)
-    default = f"\nBy default, {default_prompt(model)!r} stands before every text." if default_prompt(model) else ""
-    compared = "not compared with it"
-    if difference is not None:
-        compared = f"on 20 texts, its vectors differ by at most {difference:.1e} from those of `encode`"
+    values = {name: target.value.format(f"[t.{_VALUES[name]} for t in tokens]") for name in inputs}
+    first = f"\nBy default, {default!r} stands before every text." if default else ""
     return fill_template(
         "export.md",
         title=model.name_or_path.rstrip("/").rpartition("/")[2] or "Sentence encoder",
-        file=file,
+        file=target.file,
         dim=model.get_sentence_embedding_dimension(),
-        length=" and length 1" if _is_normalized(model) else "",
+        length=" and length 1" if isinstance(model[-1], Normalize) and model.truncate_dim is None else "",
         limit=model.max_seq_length or "any number of",
         version=version("sbert"),
-        compared=compared,
-        use=use,
-        prompts=f"Put before a text:\n\n| name | prompt |\n|---|---|\n{prompts}{default}" if prompts else "None.",
-    )
-
-
-def _is_normalized(model: Any) -> bool:
-    return isinstance(model[-1], Normalize) and model.truncate_dim is None
-
-
-def _python_use(model: Any, chosen: formats.Format, inputs: Sequence[str]) -> str:
-    values = {name: chosen.value.format(f"[t.{_VALUES[name]} for t in tokens]") for name in inputs}
-    use = fill_template(
-        "export_python.md",
+        difference=f"{difference:.1e}",
         names=", ".join(f"`{name}`" for name in inputs),
-        output=formats.OUTPUT,
-        dim=model.get_sentence_embedding_dimension(),
-        package=chosen.packages[-1],
-        texts=[default_prompt(model) + text for text in ("A cat sleeps.", "Taxes go up.")],
+        output=_OUTPUT,
+        package=target.packages[-1],
+        texts=[default + text for text in ("A cat sleeps.", "Taxes go up.")],
         values="".join(f'    "{name}": {value},\n' for name, value in values.items()),
-        recipe=chosen.recipe,
+        recipe=target.recipe,
+        note=target.note,
+        prompts=f"Put before a text:\n\n| name | prompt |\n|---|---|\n{prompts}{first}" if prompts else "None.",
     )
-    return f"{use}\n{chosen.note}".strip()
-
-
-def _gguf_use(model: Any) -> str:
-    text = shlex.quote(f"{default_prompt(model)}A cat sleeps.")
-    return fill_template("export_gguf.md", normalize=2 if _is_normalized(model) else -1, text=text).strip()

@@ -6,10 +6,13 @@ All tools in the field can read that format.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -17,18 +20,20 @@ from sbert.functional import SIMILARITIES
 from sbert.modules import Dense, Normalize, Pooling, Router, StaticEmbedding, Transformer
 from sbert.modules.router import first_modules
 from sbert.modules.tokenizer import ReadsText
-from sbert.saving import verification
 from sbert.saving.codecs import Arguments, ReadOptions, find_class, find_codec, type_name
-from sbert.saving.format import CARD, MODULES, POOLING_KEYS, REFERENCE, SETTINGS, Settings
-from sbert.saving.model_card import encoder_card, read_language
+from sbert.saving.format import CARD, MODULES, POOLING_KEYS, REFERENCE, SETTINGS, EncoderSettings
+from sbert.saving.model_card import encoder_card
+from sbert.saving.verification import Reference
 from sbert.storage.files import JsonObject, UnreadableError, inside, read_json, read_object, write_json
 
 _MAX_MODULES, _MODES = 100, set(POOLING_KEYS.values())
+# The line of a card that names its languages, or the list below it; and the bytes in which it is searched.
+_LANGUAGES, _HEAD = re.compile(r"^language:(.*(?:\n *- .*)*)", re.MULTILINE), 1 << 16
 
 
 def read_folder(
     folder: Path, dtype: torch.dtype | None, resolve: Callable[[str], Path], arguments: Arguments
-) -> tuple[Settings, list[nn.Module], verification.Reference | None]:
+) -> tuple[EncoderSettings, list[nn.Module], Reference | None]:
     """The settings, modules and reference vectors of the encoder in ``folder``.
 
     Args:
@@ -43,10 +48,10 @@ def read_folder(
     settings, options = _read_settings(folder), ReadOptions(dtype, resolve, arguments)
     # A broken link is an error, not a model without modules.json.
     read = _read_modules if os.path.lexists(folder / MODULES) else _read_plain_model
-    return settings, read(folder, options), verification.read(folder / REFERENCE)
+    return settings, read(folder, options), read_reference(folder / REFERENCE)
 
 
-def _read_settings(folder: Path) -> Settings:
+def _read_settings(folder: Path) -> EncoderSettings:
     """Prompts, similarity, truncation and language of the encoder in ``folder``."""
     config = read_object(folder / SETTINGS, missing_ok=True)
     kind = config.get("model_type") or "SentenceTransformer"
@@ -60,7 +65,19 @@ def _read_settings(folder: Path) -> Settings:
     truncate_dim = config.field("truncate_dim", int, None)
     if truncate_dim is not None and truncate_dim < 1:
         raise config.error(f"gives truncate_dim={truncate_dim} where at least 1 is expected")
-    return Settings(prompts, default, similarity, truncate_dim, read_language(folder / CARD))
+    return EncoderSettings(prompts, default, similarity, truncate_dim, _read_language(folder / CARD))
+
+
+def _read_language(card: Path) -> str | None:
+    """The language that the metadata of a card name, such as ``"en"``; None if they name none or several."""
+    names = []
+    with suppress(OSError):
+        if card.is_file():  # A pipe could block forever.
+            with card.open("rb") as file:
+                metadata = file.read(_HEAD).decode("utf-8", "replace").replace("\r\n", "\n").partition("\n---")[0]
+            lines = _LANGUAGES.search(metadata) if metadata.startswith("---\n") else None
+            names = re.findall(r"[A-Za-z][\w-]*", lines[1]) if lines else []
+    return names[0].lower() if len(names) == 1 else None
 
 
 def read_prompts(config: JsonObject) -> tuple[dict[str, str], str | None]:
@@ -118,8 +135,23 @@ def _read_plain_model(folder: Path, options: ReadOptions) -> list[nn.Module]:
     return [transformer, Pooling("lasttoken" if is_decoder else "mean")]
 
 
+def read_reference(path: Path) -> Reference | None:
+    """The reference texts and vectors in a file; None if the file does not exist."""
+    if not path.exists():
+        return None
+    recorded = read_object(path)
+    texts, rows = recorded.require("texts", list), recorded.require("vectors", list)
+    try:
+        vectors = np.array(rows, dtype=np.float32)
+    except (TypeError, ValueError):
+        vectors = np.empty(0, np.float32)
+    if vectors.ndim != 2 or len(vectors) != len(texts) or not all(isinstance(text, str) for text in texts):
+        raise recorded.error("does not contain one vector per text")
+    return {"texts": texts, "vectors": vectors, "versions": recorded.field("versions", dict, {})}
+
+
 def fit_together(modules: Sequence[nn.Module]) -> bool:
-    """Whether a transformer and built-in modules behind it fit by their dimensions; False if a trial has to tell."""
+    """Whether a transformer and built-in modules after it fit by their dimensions; False if a trial has to tell."""
     first, *rest = modules
     if type(first) is not Transformer or not rest or type(rest[0]) is not Pooling or set(rest[0].modes) - _MODES:
         return False
@@ -138,7 +170,7 @@ def write_folder(
     output_dims: Sequence[int],
     name: str | None,
     path: Path,
-    reference: verification.Reference,
+    reference: Reference,
 ) -> None:
     """Write the modules, settings, reference vectors and card of an encoder to an empty folder.
 
@@ -161,5 +193,6 @@ def write_folder(
     write_json(folder / MODULES, entries)
     truncation = {} if model.truncate_dim is None else {"truncate_dim": model.truncate_dim}
     write_settings(folder, "SentenceTransformer", model, similarity_fn_name=model.similarity_fn_name, **truncation)
-    verification.write(reference, folder / REFERENCE)
+    vectors = [[float(x) for x in row] for row in reference["vectors"]]
+    write_json(folder / REFERENCE, {**reference, "vectors": vectors})
     (folder / CARD).write_text(encoder_card(name, path, model), encoding="utf-8")

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
 from sbert.backends import huggingface, minimal_bert
 from sbert.inputs.arguments import warn
@@ -140,4 +139,4 @@ def write_network(network: Any, tokenizer: Any, limit: int | None, folder: Path)
             tokenizer.model_max_length = stated
 
 
-CODECS: dict[type[nn.Module], Codec] = {Transformer: Codec(_read, _write)}
+TRANSFORMER_CODEC = Codec(_read, _write)

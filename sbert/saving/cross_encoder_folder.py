@@ -11,17 +11,17 @@ from torch import Tensor, nn
 
 from sbert.backends import huggingface
 from sbert.inputs.arguments import warn
-from sbert.modules.dense import ACTIVATIONS
+from sbert.modules.dense import DENSE_ACTIVATIONS
 from sbert.saving.codecs import Arguments
-from sbert.saving.codecs.transformer import write_network
-from sbert.saving.encoder import read_prompts, write_settings
+from sbert.saving.codecs.transformer_codec import write_network
+from sbert.saving.encoder_folder import read_prompts, write_settings
 from sbert.saving.format import MODULES, SETTINGS
 from sbert.saving.model_card import cross_encoder_card
 from sbert.storage.files import JsonObject, UnreadableError, read_json, read_object, reading, write_json
 from sbert.storage.folders import read_whole
 
-Activation = Callable[[Tensor], Tensor]
-Prompts = tuple[dict[str, str], str | None]  # By name, and the name of the default one.
+_Activation = Callable[[Tensor], Tensor]
+_Prompts = tuple[dict[str, str], str | None]  # By name, and the name of the default prompt.
 
 # The key in config.json, the key of the activation inside it, and the key that sentence-transformers used before 4.0.
 _KEY, _NAME, _OLD_KEY = "sentence_transformers", "activation_fn", "sbert_ce_default_activation_function"
@@ -41,7 +41,7 @@ def _full_name(kind: type[nn.Module]) -> str:
 
 # Names from files are only looked up here. The dimension of Softmax is not saved in folders.
 _BY_NAME: dict[str, nn.Module] = {
-    **{_full_name(kind): kind() for kind in ACTIVATIONS.values()},
+    **{_full_name(kind): kind() for kind in DENSE_ACTIVATIONS.values()},
     _full_name(nn.Softmax): nn.Softmax(dim=-1),
 }
 
@@ -75,7 +75,7 @@ def check_activation(activation: Any) -> str:
     return name
 
 
-def _read_prompts(folder: Path) -> Prompts:
+def _read_prompts(folder: Path) -> _Prompts:
     """The prompts of a cross-encoder and its default; raise a ValueError for modules other than one with a head."""
     settings = read_object(folder / SETTINGS, missing_ok=True)
     if settings.get("model_type") != "CrossEncoder":  # The prompts of a sentence encoder are not meant for pairs.
@@ -95,8 +95,8 @@ def find_head(config: Any) -> str | None:
 
 
 def read_cross_encoder(
-    folder: Path, classes: int | None, dtype: torch.dtype, activation: Activation | None, arguments: Arguments
-) -> tuple[Any, Any, list[str], Activation, Prompts]:
+    folder: Path, classes: int | None, dtype: torch.dtype, activation: _Activation | None, arguments: Arguments
+) -> tuple[Any, Any, list[str], _Activation, _Prompts]:
     """The transformer of a folder with its head, its tokenizer, new weights, the activation of scores, and the prompts.
 
     One warning names the weights of a new head, unless ``classes`` asks for one.
@@ -113,7 +113,7 @@ def read_cross_encoder(
         ValueError: If a file is damaged or not supported; the message names it.
     """
 
-    def read() -> tuple[Any, Any, list[str], Activation | None, Prompts]:
+    def read() -> tuple[Any, Any, list[str], _Activation | None, _Prompts]:
         prompts = _read_prompts(folder)
         with reading(folder / "config.json", "the configuration of a cross-encoder"):
             network, new = _read_network(folder, classes, dtype, arguments)

@@ -29,7 +29,7 @@ def _pool(tokens: Tensor, mask: Tensor, mode: str) -> Tensor:
     return (tokens * weights[mode][:, :, None]).sum(1)
 
 
-class UnitLength(nn.Module):
+class _UnitLength(nn.Module):
     """``Normalize`` without a branch on the values, which exporters cannot trace."""
 
     def forward(self, vectors: Tensor) -> Tensor:
@@ -55,7 +55,7 @@ class PaddedEncoder(nn.Module):
         self.network: Any = huggingface.merge_adapters(transformer.materialize())
         self.network.set_attn_implementation("eager")
         self.modes: tuple[str, ...] = pooling.modes
-        steps = [UnitLength() if type(module) is Normalize else module for module in rest]
+        steps = [_UnitLength() if type(module) is Normalize else module for module in rest]
         self.rest: nn.Sequential = nn.Sequential(*steps)
         self.truncate_dim: int | None = model.truncate_dim
         typed = (getattr(self.network.config, "type_vocab_size", 0) or 0) > 1
@@ -86,7 +86,7 @@ def why_not(model: Any) -> str | None:
         return f"{type(transformer.tokenizer).__name__} cannot be written to a tokenizer.json"
     kinds = [type(module) for module in rest]
     if kinds[:1] != [Pooling]:
-        return f"a Pooling is expected behind the Transformer, not {kinds[0].__name__ if kinds else 'the end'}"
+        return f"a Pooling is expected after the Transformer, not {kinds[0].__name__ if kinds else 'the end'}"
     unknown = [kind.__name__ for kind in kinds[1:] if kind not in (Normalize, Dense, LayerNorm, Dropout)]
     unknown += [f"the pooling mode {mode!r}" for mode in rest[0].modes if mode not in POOLING_KEYS.values()]
     if unknown:
