@@ -25,23 +25,6 @@ tqdm.monitor_interval = 0
 gc.disable()  # Until all is imported.
 
 
-# What stands around the core, or is made of many small trainings: without it, an answer takes two minutes.
-SLOW = tuple(
-    f"{Path(__file__).parent.as_posix()}/{name}"
-    for name in (
-        "cli/", "evaluation/", "integrations/", "project/", "storage/", "training/", "vector_files/", "visualization/",
-        "inputs/test_strings.py", "inputs/test_unknown_tokens.py", "pipeline/test_deterministic.py",
-        "pipeline/test_pool.py", "search/test_hybrid_index.py",
-    )
-)  # fmt: skip
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if item.path.as_posix().startswith(SLOW) and item.path.name != "test_imports.py":  # Which takes a moment.
-            item.add_marker("slow")
-
-
 def pytest_collection_finish() -> None:
     """What is imported stays; a garbage collector that looks through all of it takes half a second each time."""
     gc.freeze()

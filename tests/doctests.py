@@ -29,20 +29,6 @@ def _example_names(request: pytest.FixtureRequest) -> None:
     names["scorer"] = sbert.CrossEncoder(minilm, classes=3)
 
 
-# Examples that start processes, trace a model or train one: more than four seconds.
-SLOW = {
-    "sbert.cross_encoder.CrossEncoder.fit",
-    "sbert.encoder.SentenceEncoder.compile",
-    "sbert.integrations.sentence_transformers.install",
-    "sbert.losses",
-    "sbert.modules",
-    "sbert.pipeline",
-    "sbert.saving.export.folder.export",
-    "sbert.training",
-    "sbert.visualization",
-}
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report(
     collector: pytest.Collector,
@@ -54,7 +40,10 @@ def pytest_make_collect_report(
     return report
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if isinstance(item, pytest.DoctestItem) and item.name in SLOW:
-            item.add_marker("slow")
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(file_path: Path) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+    """The tests have no examples: looking for them would walk through all of their objects."""
+    collectors = yield
+    return [
+        collector for collector in collectors if ROOT not in file_path.parents or isinstance(collector, pytest.Module)
+    ]

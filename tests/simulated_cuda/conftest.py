@@ -26,9 +26,6 @@ def _runs_together(item: pytest.Item) -> bool:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if item.path.parent == Path(__file__).parent:
-            item.add_marker(pytest.mark.slow)  # A process of its own takes more than four seconds to start.
     items.sort(key=lambda item: not _runs_together(item))  # First: while one worker waits, the others have work.
 
 
