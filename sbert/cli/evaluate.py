@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from sbert.cli.options import LOADING, add_options, at_least, load, names, progress
 from sbert.cli.output import table
 from sbert.data import read_nli, read_retrieval, read_sick
-from sbert.data.retrieval import is_retrieval
+from sbert.data.retrieval_data import is_retrieval
 from sbert.data.tables import check_folder, locate
 
 if TYPE_CHECKING:

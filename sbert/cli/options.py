@@ -10,11 +10,11 @@ from contextlib import suppress
 from math import isfinite
 from typing import Any
 
-from sbert.data import FORMATS, Texts
+from sbert.data import FILE_FORMATS, Texts
 from sbert.inputs.arguments import check_threshold, meant_argument
 from sbert.storage.hub import OWN
 
-INPUT = f"{', '.join(FORMATS)}; also .gz, .zst; - is stdin"
+INPUT = f"{', '.join(FILE_FORMATS)}; also .gz, .zst; - is stdin"
 
 
 # --------------------------------------------------------------------------------------------- types of their values
@@ -87,7 +87,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--devices": {"type": names, "metavar": "NAMES", "help": "one process for each: cuda:0,cuda:1 or cpu,cpu"},
     "--dtype": {"default": "auto", "metavar": "NAME", "help": "auto, float32, bfloat16 or float16"},
     "--column": {"metavar": "NAME", "help": "column or key of the texts"},
-    "--format": {"choices": FORMATS, "metavar": "NAME", "help": f"of the file: {', '.join(FORMATS)}"},
+    "--format": {"choices": FILE_FORMATS, "metavar": "NAME", "help": f"of the file: {', '.join(FILE_FORMATS)}"},
     "--json": {"action": "store_true", "help": "print JSON, for programs"},
     "--overwrite": {"action": "store_true", "help": "start anew, and replace what is there"},
     "--output": {"type": new_file, "metavar": "FILE", "help": "file to write, instead of standard output"},

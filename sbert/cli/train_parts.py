@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from sbert.cli.train_settings import Settings, check_names
 from sbert.data import read_retrieval, read_rows
-from sbert.data.formats import read_records
+from sbert.data.file_formats import read_records
 
 # Names beside those of the classes.
 _SHORT = {

@@ -32,14 +32,14 @@ A data frame of pandas, polars or Arrow needs no reader: the trainer takes it as
 - A line that does not fit is an error with its number. Nothing is skipped.
 """
 
-from sbert.data.formats import FORMATS
-from sbert.data.pairs import read_nli, read_sick, read_sts, read_sts_year, read_triplets
-from sbert.data.retrieval import HubRetrieval, Retrieval, read_hub_retrieval, read_retrieval
+from sbert.data.file_formats import FILE_FORMATS
+from sbert.data.retrieval_data import HubRetrieval, Retrieval, read_hub_retrieval, read_retrieval
 from sbert.data.rows import read_classes, read_rows
-from sbert.data.texts import Texts, read_texts
+from sbert.data.sentence_pairs import read_nli, read_sick, read_sts, read_sts_year, read_triplets
+from sbert.data.text_source import Texts, read_texts
 
 __all__ = [
-    "FORMATS",
+    "FILE_FORMATS",
     "HubRetrieval",
     "Retrieval",
     "Texts",

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from functools import partial
 from typing import Any
 
-from sbert.data.formats import Name, name_kind, read_records
+from sbert.data.file_formats import Name, name_kind, read_records
 
 # Converts a label to a number; the first argument is its location, for errors.
 Convert = Callable[[str, Any], Any]
@@ -33,12 +33,12 @@ def read_rows(
 
     Args:
         path: The file, ending in ``.gz`` or ``.zst`` if it is compressed; ``"-"`` for standard input.
-        columns: Names of the text columns; the rows have the same names.
+        columns: ColumnNames of the text columns; the rows have the same names.
         label: Name of the label column, which the rows call ``label``. Default: no labels.
         classes: The possible labels, as words; each is replaced by its index in this sequence.
         scale: Lowest and highest label; labels are mapped linearly, so that these become 0 and 1.
         drop: Labels whose rows are left out, such as ``"-"`` in SNLI; ``""`` for rows without a label.
-        file_format: A name in ``sbert.data.FORMATS`` but ``"text"``. Default: by the suffix of the file.
+        file_format: A name in ``sbert.data.FILE_FORMATS`` but ``"text"``. Default: by the suffix of the file.
 
     Raises:
         OSError: If the file cannot be opened.
@@ -114,7 +114,7 @@ def check_rows(
 
     Args:
         cells: The values of each row with its location.
-        columns: Names of the texts.
+        columns: ColumnNames of the texts.
         convert: Converts the label, which is then the last value.
         drop: Labels whose rows are left out.
 

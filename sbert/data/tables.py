@@ -7,18 +7,18 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sbert.data.formats import FORMATS, Format, Name, Records, check_exists, choose_format, read_lines
+from sbert.data.file_formats import FILE_FORMATS, FileFormat, Name, Records, check_exists, choose_format, read_lines
 from sbert.data.rows import Convert, check_rows
 
 # The names that one column has in the files of different publishers.
-Names = Sequence[str]
+ColumnNames = Sequence[str]
 _SPLIT = ("split", "SemEval_set")
 
 
-def read_table(
+def read_labelled(
     path: Name,
-    columns: Mapping[str, Names],
-    label: Names = (),
+    columns: Mapping[str, ColumnNames],
+    label: ColumnNames = (),
     convert: Convert | None = None,
     *,
     positions: Sequence[int] = (),
@@ -50,9 +50,9 @@ def read_table(
 
 def read_cells(
     path: Name,
-    columns: Sequence[Names],
+    columns: Sequence[ColumnNames],
     *,
-    optional: Names = (),
+    optional: ColumnNames = (),
     positions: Sequence[int] = (),
     split: str | None = None,
 ) -> Iterator[tuple[str, list[Any]]]:
@@ -101,13 +101,13 @@ def read_cells(
         yield where, values
 
 
-def _detect_format(path: Name) -> Format:
+def _detect_format(path: Name) -> FileFormat:
     chosen = choose_format(path)
     if chosen in ("text", "csv"):
         line = next(read_lines(path), "")
         other = "jsonl" if line.lstrip().startswith(("{", "[")) else "csv"
         chosen = "tsv" if "\t" in line else other
-    return FORMATS[chosen]
+    return FILE_FORMATS[chosen]
 
 
 def _select_split(path: Name, records: Records, column: str, split: str) -> Records:
@@ -121,7 +121,7 @@ def _select_split(path: Name, records: Records, column: str, split: str) -> Reco
         raise ValueError(f"{path} has no rows of the split {split!r}; it has {', '.join(sorted(splits)) or 'none'}")
 
 
-def _match(path: Name, names: Names, header: Sequence[str]) -> str | None:
+def _match(path: Name, names: ColumnNames, header: Sequence[str]) -> str | None:
     """The name in the header that matches the first possible name; None if none matches.
 
     Raises:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sbert.data.retrieval import read_hub_retrieval
+from sbert.data.retrieval_data import read_hub_retrieval
 from sbert.evaluation.checks import check_names
 from sbert.evaluation.evaluator import Evaluator, Similarity, check_similarities
 from sbert.evaluation.retrieval import RetrievalEvaluator

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from sbert.data.pairs import read_sick, read_sts, read_sts_year
+from sbert.data.sentence_pairs import read_sick, read_sts, read_sts_year
 from sbert.data.tables import check_folder, locate
 from sbert.evaluation.checks import check_names
 from sbert.evaluation.evaluator import Evaluator

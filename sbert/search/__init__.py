@@ -135,16 +135,15 @@ nothing; bits alone lose a quarter of the best results, so use them as a prefilt
 
 from sbert.pipeline.quantization import calibrate, dequantize, quantize
 from sbert.search.exact.clustering import cluster, community_detection, topic_words
-from sbert.search.exact.hard_negatives import mine_hard_negatives
-from sbert.search.exact.mining import Pair, Pairs, most_similar_pair, paraphrase_mining
-from sbert.search.exact.scores import Hits
+from sbert.search.exact.comparison import Hits
+from sbert.search.exact.mining import SimilarPair, SimilarPairs, most_similar_pair, paraphrase_mining
 from sbert.search.exact.semantic_search import semantic_search
 from sbert.search.index.bm25 import BM25
 from sbert.search.index.fusion import Result, fuse
 from sbert.search.index.hybrid_index import HybridIndex
 from sbert.search.index.index import Index, IndexHits
 from sbert.search.late_interaction import LateInteraction
-from sbert.search.teacher import score_lists
+from sbert.search.training_rows import mine_hard_negatives, score_lists
 
 __all__ = [
     "semantic_search",
@@ -158,8 +157,8 @@ __all__ = [
     "Result",
     "paraphrase_mining",
     "most_similar_pair",
-    "Pairs",
-    "Pair",
+    "SimilarPairs",
+    "SimilarPair",
     "cluster",
     "topic_words",
     "community_detection",

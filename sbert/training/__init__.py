@@ -89,7 +89,7 @@ answers that are not labelled.
 
 A cross-encoder is a better judge than the model in training. ``score_lists`` adds its scores to such rows, as labels
 for ``DistillKLDivLoss`` and, with ``as_margins=True``, for ``MarginMSELoss``; or to lists of documents, for the losses
-of the next section. With ``out="scores.jsonl"``, it goes on where it was after a stop.
+of the next section. It yields rows as they are scored, so a file of any size can be written as it goes.
 
 >>> from sbert import CrossEncoder
 >>> from sbert.losses import MarginMSELoss
@@ -100,6 +100,10 @@ of the next section. With ``out="scores.jsonl"``, it goes on where it was after 
 >>> sorted(scored[0]), len(scored[0]["labels"])
 (['anchor', 'labels', 'negatives', 'positive'], 2)
 >>> history = Trainer(SentenceEncoder(device="cpu"), scored, MarginMSELoss(), TrainingConfig(steps=2)).fit()
+>>> import json, tempfile
+>>> with tempfile.TemporaryFile("w") as file:  # or open("scores.jsonl", "w"), to score once and train often
+...     for row in score_lists(teacher, many):
+...         print(json.dumps(row), file=file)
 
 ## Adapters for large models
 

@@ -9,7 +9,7 @@ from operator import itemgetter
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from sbert.data.formats import TEXT, read_records
+from sbert.data.file_formats import TEXT, read_records
 from sbert.inputs.arguments import known_arguments
 from sbert.visualization.drawing import (
     COLOURS,

@@ -223,7 +223,7 @@ def test_of_a_long_line_no_more_is_read_than_the_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, start: str, part: str, message: str | None
 ) -> None:
     """A small compressed file may have a line of gigabytes; here megabytes are kilobytes."""
-    monkeypatch.setattr("sbert.data.formats._MEGA", 1 << 10)
+    monkeypatch.setattr("sbert.data.file_formats._MEGA", 1 << 10)
     path = put(tmp_path / name, start + part * ((9 << 17) // max(len(part), 1 if message else 64)))
     texts = read_texts(path, None if ".txt" in name else "text")
     tracemalloc.start()

@@ -9,14 +9,14 @@ import pytest
 import torch
 
 from sbert.functional import SIMILARITIES
-from sbert.search import Pairs, most_similar_pair, paraphrase_mining
-from sbert.search.exact import mining, scores
+from sbert.search import SimilarPairs, most_similar_pair, paraphrase_mining
+from sbert.search.exact import comparison, mining
 from tests.contract.evaluators import Meanings
 from tests.memory import grown
 from tests.search.test_semantic_search import score
 
 
-def every(vectors: np.ndarray, similarity: str = "cosine", limit: int | None = None) -> Pairs:
+def every(vectors: np.ndarray, similarity: str = "cosine", limit: int | None = None) -> SimilarPairs:
     """All pairs in order; with a limit, those in which one row is among the nearest neighbours of the other."""
     all_scores = score(vectors, vectors, similarity)
     first, second = np.triu_indices(len(vectors), 1)
@@ -28,10 +28,10 @@ def every(vectors: np.ndarray, similarity: str = "cosine", limit: int | None = N
             kept.append(seen[one] < limit or seen[two] < limit)
             seen[[one, two]] += 1
         first, second = first[kept], second[kept]
-    return Pairs(all_scores[first, second], first, second)
+    return SimilarPairs(all_scores[first, second], first, second)
 
 
-def equal(found: Pairs, expected: Pairs, count: int | None = None) -> None:
+def equal(found: SimilarPairs, expected: SimilarPairs, count: int | None = None) -> None:
     for name in ("scores", "first", "second"):
         np.testing.assert_array_equal(getattr(found, name), getattr(expected, name)[:count])
 
@@ -49,7 +49,7 @@ def clustered(rows: int = 160, dim: int = 12, twice: bool = True) -> np.ndarray:
 
 def tiled(monkeypatch: pytest.MonkeyPatch, queries: int, rows: int) -> None:
     """Compare as many queries with as many rows in one step."""
-    for module, names in ((mining, ("_QUERIES", "_BLOCK")), (scores, ("TILE_QUERIES", "TILE_ROWS"))):
+    for module, names in ((mining, ("_QUERIES", "_BLOCK")), (comparison, ("TILE_QUERIES", "TILE_ROWS"))):
         for name, number in zip(names, (queries, rows), strict=True):
             monkeypatch.setattr(module, name, number)
 
@@ -58,7 +58,7 @@ def tiled(monkeypatch: pytest.MonkeyPatch, queries: int, rows: int) -> None:
 def _tiles(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     tiled(monkeypatch, *request.param)
     monkeypatch.setattr(mining, "_SAMPLE", 30)
-    monkeypatch.setattr(scores, "_MANY", 0.1)
+    monkeypatch.setattr(comparison, "_MANY", 0.1)
 
 
 @pytest.mark.usefixtures("_tiles")
@@ -108,8 +108,8 @@ def test_mining_keeps_little_more_than_it_is_asked_for() -> None:
     before = """
 import numpy as np
 from sbert.search import paraphrase_mining
-from sbert.search.exact import mining, scores
-mining._QUERIES, mining._BLOCK = scores.TILE_QUERIES, scores.TILE_ROWS = 64, 512
+from sbert.search.exact import comparison, mining
+mining._QUERIES, mining._BLOCK = comparison.TILE_QUERIES, comparison.TILE_ROWS = 64, 512
 vectors = np.random.default_rng(0).normal(size=(6000, 8)).astype(np.float32)
 paraphrase_mining(vectors[:1500], top_k=10, max_pairs=1000)
 """

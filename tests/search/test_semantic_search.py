@@ -16,8 +16,8 @@ import torch
 from sbert.functional import SIMILARITIES
 from sbert.pipeline.quantization import calibrate, dequantize, quantize
 from sbert.search import Hits, semantic_search
-from sbert.search.exact import scores as exact_scores
-from sbert.search.exact.scores import Prefilter, all_scores, prepare
+from sbert.search.exact import comparison
+from sbert.search.exact.comparison import Prefilter, all_scores, prepare
 from tests.memory import grown
 
 blocks: Any = sys.modules["sbert.search.exact.semantic_search"]
@@ -28,7 +28,7 @@ def _dtype(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
     """Each dtype whose product may be the fastest somewhere; None: queries are few, and rows are not converted."""
     monkeypatch.setattr(blocks, "_FEW", 1000 if request.param is None else 0)
     if request.param is not None:
-        monkeypatch.setattr(exact_scores, "product_dtype", lambda device: request.param)
+        monkeypatch.setattr(comparison, "product_dtype", lambda device: request.param)
 
 
 def score(queries: np.ndarray, vectors: np.ndarray, similarity: str) -> np.ndarray:
@@ -136,7 +136,7 @@ def test_rounding_that_misleads_changes_nothing(autocast: torch.dtype | None) ->
 def test_products_that_the_user_has_made_less_exact(monkeypatch: pytest.MonkeyPatch) -> None:
     """By torch's newer settings, after which it does not answer how exact products are."""
     monkeypatch.setattr(torch, "get_float32_matmul_precision", Mock(side_effect=RuntimeError("mixed settings")))
-    assert exact_scores._unit_roundoff(torch.float32, torch.device("cpu")) == 2.0**-8
+    assert comparison._unit_roundoff(torch.float32, torch.device("cpu")) == 2.0**-8
 
 
 def unusual(size: float, dtype: str) -> np.ndarray:
@@ -192,7 +192,7 @@ def test_few_queries_name_what_is_not_finite(bad: float, kept: bool) -> None:
         norms: Any = {} if kept else None
         for _ in range(2):
             with pytest.raises(ValueError, match=r"corpus\[8123\] has a NaN or an infinity"):
-                blocks.search_blocks(blocks.Blocks(query, vectors), 3, "cosine", norms)
+                blocks.search_blocks(blocks.CorpusBlocks(query, vectors), 3, "cosine", norms)
 
 
 @pytest.mark.usefixtures("_dtype")
@@ -202,7 +202,7 @@ def test_lengths_of_an_earlier_search_change_nothing(similarity: str, monkeypatc
     vectors, norms = unusual(1.0, "f4"), {}
     for rows in (3000, 3000, 4100):  # Rows that were added make the last block longer.
         for queries in (vectors[:1], vectors[:2], vectors[:9]):
-            hits = blocks.search_blocks(blocks.Blocks(queries, vectors[:rows]), 7, similarity, norms)
+            hits = blocks.search_blocks(blocks.CorpusBlocks(queries, vectors[:rows]), 7, similarity, norms)
             equal(hits, whole(queries, vectors[:rows], 7, similarity))
     assert bool(norms) == (similarity != "manhattan")
 
@@ -270,7 +270,7 @@ semantic_search(query, vectors[:9000])
 @pytest.mark.parametrize("dim", [2, 384])
 def test_a_block_of_short_vectors_is_small(dim: int) -> None:
     """The scores of 512 queries with it take 128 MB in float64; with all rows, 800 MB."""
-    sizes = [len(values) for _, values in blocks.Blocks(np.ones(dim), np.zeros((200_000, dim), np.float32))]
+    sizes = [len(values) for _, values in blocks.CorpusBlocks(np.ones(dim), np.zeros((200_000, dim), np.float32))]
     assert max(sizes) <= 1 << 15
     assert sum(sizes) == 200_000
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from sbert.search import paraphrase_mining, semantic_search
-from sbert.search.exact import scores
+from sbert.search.exact import comparison
 from tests.simulated_cuda.simulator import simulated
 
 pytestmark = pytest.mark.simulated_cuda
@@ -49,7 +49,7 @@ def test_hits_are_those_of_a_cpu(kind: str, capability: tuple[int, int], monkeyp
             monkeypatch.setattr(blocks, "_ROWS_ON_GPU", rows)
             with simulated(capability):
                 given = torch.from_numpy(vectors).to(device)
-                assert scores.product_dtype.__wrapped__(given.device) == CAPABILITIES[capability]
+                assert comparison.product_dtype.__wrapped__(given.device) == CAPABILITIES[capability]
                 hits = semantic_search(given[:40], given, k, similarity=similarity)
             np.testing.assert_array_equal(hits.indices, expected.indices)
             np.testing.assert_array_equal(hits.scores, expected.scores)

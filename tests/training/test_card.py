@@ -16,7 +16,7 @@ from huggingface_hub.repocard import metadata_load
 import sbert.training
 from sbert import CrossEncoder, SentenceEncoder, Trainer, TrainingConfig
 from sbert.data import read_nli
-from sbert.data.pairs import CLASSES
+from sbert.data.sentence_pairs import CLASSES
 from sbert.losses import MatryoshkaLoss, MultipleNegativesRankingLoss, SoftmaxLoss
 from sbert.losses.scores import choose_score_loss
 from sbert.training import AveragedWeights

@@ -9,7 +9,7 @@ from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 from sbert import evaluation
-from sbert.data.retrieval import read_hub_retrieval
+from sbert.data.retrieval_data import read_hub_retrieval
 from sbert.distributed.ranks import ALONE
 from sbert.evaluation.evaluator import write_line
 from sbert.integrations.sentence_transformers.forms import Form, SimilarityFunction, absent, similarity_name

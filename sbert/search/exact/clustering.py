@@ -25,7 +25,7 @@ from sbert.inputs.arguments import (
 )
 from sbert.inputs.extras import require
 from sbert.inputs.texts import rows_of
-from sbert.search.exact.scores import Prefilter, Rows, just_below, pairs_above, prepare, scores_above
+from sbert.search.exact.comparison import Prefilter, PreparedVectors, just_below, pairs_above, prepare, scores_above
 from sbert.search.exact.semantic_search import in_memory
 
 # Number of centres, and of rows, that are compared in one step.
@@ -82,7 +82,7 @@ def community_detection(vectors: Vectors, threshold: float = 0.75, min_community
     return _groups(rows, limit, _counts(rows, limit), size)
 
 
-def _counts(rows: Rows, limit: float) -> npt.NDArray[np.int64]:
+def _counts(rows: PreparedVectors, limit: float) -> npt.NDArray[np.int64]:
     """The number of neighbours of each row, itself included. Shape: (rows,)."""
     total = len(rows.values)
     counts = (rows.norms > 0).long() if limit >= 0 else torch.ones_like(rows.norms, dtype=torch.int64)
@@ -91,7 +91,7 @@ def _counts(rows: Rows, limit: float) -> npt.NDArray[np.int64]:
     return counts.cpu().numpy()
 
 
-def _groups(rows: Rows, limit: float, counts: npt.NDArray[np.int64], size: int) -> list[list[int]]:
+def _groups(rows: PreparedVectors, limit: float, counts: npt.NDArray[np.int64], size: int) -> list[list[int]]:
     """The groups, from the number of neighbours of each row."""
     order = np.argsort(-counts, kind="stable")
     order = order[counts[order] >= size]
@@ -108,7 +108,7 @@ def _groups(rows: Rows, limit: float, counts: npt.NDArray[np.int64], size: int) 
     return sorted(groups, key=len, reverse=True)
 
 
-def _neighbours(rows: Rows, limit: float, centres: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:
+def _neighbours(rows: PreparedVectors, limit: float, centres: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:
     """The neighbours of each centre by decreasing cosine."""
     prefilter = Prefilter(rows.part(torch.from_numpy(centres).to(rows.values.device)))
     parts: list[tuple[np.ndarray, ...]] = []

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from sbert.functional import Vectors, check_similarity
 from sbert.inputs.arguments import check_count, check_model, check_number, check_positive, is_model, known_arguments
-from sbert.search.exact.scores import Rows, TopK, all_scores, just_below, pairs_above, prepare
+from sbert.search.exact.comparison import PreparedVectors, TopK, all_scores, just_below, pairs_above, prepare
 from sbert.search.exact.semantic_search import in_memory
 
 # Queries, and rows, that are compared in one step.
@@ -23,7 +23,7 @@ _QUERIES, _BLOCK = 512, 4096
 _SAMPLE, _SAFETY = 128, 1.2
 
 
-class Pair(NamedTuple):
+class SimilarPair(NamedTuple):
     """Two rows and their score, ``first < second``."""
 
     score: float
@@ -32,11 +32,11 @@ class Pair(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Pairs:
+class SimilarPairs:
     """Pairs of rows in the order of decreasing score; equal scores in the order of their rows.
 
-    A sequence of ``Pair``; the scores and the rows are also available as three arrays. Indexing with a slice, a mask
-    or an array of positions gives ``Pairs``.
+    A sequence of ``SimilarPair``; the scores and the rows are also available as three arrays. Indexing with a slice, a
+    mask or an array of positions gives ``SimilarPairs``.
 
     Args:
         scores: (pairs,) float32.
@@ -61,23 +61,23 @@ class Pairs:
         return len(self.scores)
 
     @overload
-    def __getitem__(self, positions: int) -> Pair: ...
+    def __getitem__(self, positions: int) -> SimilarPair: ...
     @overload
-    def __getitem__(self, positions: slice | np.ndarray) -> Pairs: ...
-    def __getitem__(self, positions: int | slice | np.ndarray) -> Pair | Pairs:
+    def __getitem__(self, positions: slice | np.ndarray) -> SimilarPairs: ...
+    def __getitem__(self, positions: int | slice | np.ndarray) -> SimilarPair | SimilarPairs:
         if isinstance(positions, (int, np.integer)):
-            return Pair(float(self.scores[positions]), int(self.first[positions]), int(self.second[positions]))
-        return Pairs(self.scores[positions], self.first[positions], self.second[positions])
+            return SimilarPair(float(self.scores[positions]), int(self.first[positions]), int(self.second[positions]))
+        return SimilarPairs(self.scores[positions], self.first[positions], self.second[positions])
 
-    def __iter__(self) -> Iterator[Pair]:
-        return map(Pair, self.scores.tolist(), self.first.tolist(), self.second.tolist())
+    def __iter__(self) -> Iterator[SimilarPair]:
+        return map(SimilarPair, self.scores.tolist(), self.first.tolist(), self.second.tolist())
 
 
-_NONE = Pairs(np.empty(0, np.float32), np.empty(0, np.int64), np.empty(0, np.int64))
+_NONE = SimilarPairs(np.empty(0, np.float32), np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 @known_arguments
-def most_similar_pair(vectors: Vectors, *, similarity: str = "cosine") -> Pair:
+def most_similar_pair(vectors: Vectors, *, similarity: str = "cosine") -> SimilarPair:
     """The pair of vectors with the greatest similarity, out of all pairs.
 
     Args:
@@ -92,14 +92,14 @@ def most_similar_pair(vectors: Vectors, *, similarity: str = "cosine") -> Pair:
 
     Example:
         >>> most_similar_pair(np.array([[1.0, 0.0], [0.0, 1.0], [1.2, 1.6]], np.float32))
-        Pair(score=0.800000011920929, first=1, second=2)
+        SimilarPair(score=0.800000011920929, first=1, second=2)
     """
     check_similarity(similarity)
     values = in_memory("vectors", vectors)
     if len(values) < 2:
         raise ValueError(f"there are {len(values)} vectors; pass at least 2")
     pairs = _best_of_all(prepare(values, "vectors", similarity, exact=True), 1, -np.inf)
-    return pairs[0] if len(pairs) else Pair(-math.inf, 0, 1)  # All scores are minus infinity in float32.
+    return pairs[0] if len(pairs) else SimilarPair(-math.inf, 0, 1)  # All scores are minus infinity in float32.
 
 
 @known_arguments
@@ -111,7 +111,7 @@ def paraphrase_mining(
     max_pairs: int = 500_000,
     threshold: float | None = None,
     similarity: str | None = None,
-) -> Pairs:
+) -> SimilarPairs:
     """The most similar of all n (n - 1) / 2 pairs of vectors or sentences.
 
     Args:
@@ -125,7 +125,7 @@ def paraphrase_mining(
             Default: that of the model, or ``"cosine"`` for vectors.
 
     Returns:
-        ``Pairs``: a sequence of (score, first, second), with the arrays ``scores``, ``first`` and ``second``.
+        ``SimilarPairs``: a sequence of (score, first, second), with the arrays ``scores``, ``first`` and ``second``.
 
     Shape:
         vectors: (rows, dim). Each array of the output: (pairs,).
@@ -173,14 +173,14 @@ def paraphrase_mining(
     return _by_rows(rows, neighbours, count, limit)
 
 
-def _best_of_all(rows: Rows, count: int, limit: float) -> Pairs:
+def _best_of_all(rows: PreparedVectors, count: int, limit: float) -> SimilarPairs:
     """The top pairs of all with a score above a limit; a higher limit, from a sample, is tried first."""
     estimate = max(limit, _estimate_limit(rows, count))
     pairs, _ = _search(rows, count, estimate)
     return pairs if estimate == limit or len(pairs) >= count else _search(rows, count, limit)[0]
 
 
-def _search(rows: Rows, count: int, limit: float, all_or_none: bool = False) -> tuple[Pairs, bool]:
+def _search(rows: PreparedVectors, count: int, limit: float, all_or_none: bool = False) -> tuple[SimilarPairs, bool]:
     """The top pairs with a score above a limit, and whether there are no more than ``count`` of them.
 
     With ``all_or_none``, the search stops, and there are no pairs, once it is clear that there are more.
@@ -188,7 +188,7 @@ def _search(rows: Rows, count: int, limit: float, all_or_none: bool = False) -> 
     parts, collected, complete = [_NONE], 0, True
     for above in pairs_above(rows, lambda: limit):  # noqa: B023, as it is that of now
         if len(above[0]):
-            parts.append(Pairs(*(each.cpu().numpy() for each in above)))
+            parts.append(SimilarPairs(*(each.cpu().numpy() for each in above)))
             collected += len(parts[-1])
         if collected > max(2 * count, 1 << 16):
             if all_or_none:
@@ -200,10 +200,10 @@ def _search(rows: Rows, count: int, limit: float, all_or_none: bool = False) -> 
     return _top(parts, count), complete and collected <= count
 
 
-def _top(parts: list[Pairs], count: int) -> Pairs:
+def _top(parts: list[SimilarPairs], count: int) -> SimilarPairs:
     """The first ``count`` of all pairs, sorted."""
     names = ("scores", "first", "second")
-    pairs = Pairs(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+    pairs = SimilarPairs(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
     scores = pairs.scores
     if len(scores) > count:
         pairs = pairs[scores >= np.partition(scores, len(scores) - count)[len(scores) - count]]
@@ -218,7 +218,7 @@ def _top(parts: list[Pairs], count: int) -> Pairs:
     return pairs[order[:count]]
 
 
-def _estimate_limit(rows: Rows, count: int) -> float:
+def _estimate_limit(rows: PreparedVectors, count: int) -> float:
     """A score that slightly more than ``count`` pairs exceed, estimated from a sample; or minus infinity."""
     total = len(rows.values)
     sample = torch.arange(0, total, -(-total // _SAMPLE), device=rows.values.device)
@@ -236,7 +236,7 @@ def _estimate_limit(rows: Rows, count: int) -> float:
     return just_below(top[0][-1].item())
 
 
-def _nearest_neighbours(pairs: Pairs, neighbours: int, total: int) -> Pairs:
+def _nearest_neighbours(pairs: SimilarPairs, neighbours: int, total: int) -> SimilarPairs:
     """Of sorted pairs, those in which one row is among the ``neighbours`` nearest of the other."""
     ends = np.stack([pairs.first, pairs.second], 1).ravel()  # (2 pairs,): both rows of the first pair, and so on
     counts = np.bincount(ends, minlength=total)
@@ -249,7 +249,7 @@ def _nearest_neighbours(pairs: Pairs, neighbours: int, total: int) -> Pairs:
     return pairs[np.flatnonzero(near[::2] | near[1::2])]
 
 
-def _by_rows(rows: Rows, neighbours: int, count: int, limit: float) -> Pairs:
+def _by_rows(rows: PreparedVectors, neighbours: int, count: int, limit: float) -> SimilarPairs:
     """The top pairs among those of each row with its nearest neighbours, collected row by row."""
     total, parts, collected = len(rows.values), [_NONE], 0
     for low in range(0, total, _QUERIES):
@@ -263,7 +263,7 @@ def _by_rows(rows: Rows, neighbours: int, count: int, limit: float) -> Pairs:
         others &= np.cumsum(others, 1) <= neighbours
         others &= scores > limit
         first, second = np.minimum(indices, own)[others], np.maximum(indices, own)[others]
-        parts.append(Pairs(scores[others], first, second))
+        parts.append(SimilarPairs(scores[others], first, second))
         collected += len(first)
         if collected > 4 * count + (1 << 16):  # Twice the count would do, but a pair may occur twice.
             parts = [_top_unique(parts, total, count)]
@@ -271,7 +271,7 @@ def _by_rows(rows: Rows, neighbours: int, count: int, limit: float) -> Pairs:
     return _top_unique(parts, total, count)
 
 
-def _top_unique(parts: list[Pairs], total: int, count: int) -> Pairs:
+def _top_unique(parts: list[SimilarPairs], total: int, count: int) -> SimilarPairs:
     """The first ``count`` of all pairs without duplicates, sorted."""
     pairs = _top(parts, sum(map(len, parts)))
     unique = np.sort(np.unique(pairs.first * total + pairs.second, return_index=True)[1])

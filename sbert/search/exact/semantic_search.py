@@ -20,7 +20,7 @@ from sbert.functional import Vectors, check_similarity
 from sbert.inputs.arguments import check_count, check_positive, known_arguments
 from sbert.inputs.vectors import matrix, tensor_of, vectors_of
 from sbert.pipeline.quantization import check_ranges, dequantize
-from sbert.search.exact.scores import Hits, TopK, pair_scores, prepare
+from sbert.search.exact.comparison import Hits, TopK, pair_scores, prepare
 from sbert.vector_files.formats import map_file
 
 # Queries that are compared with a block in one step.
@@ -101,16 +101,16 @@ def semantic_search(
     if rescore is None:
         if oversample is not None:
             raise ValueError(f"oversample={oversample} needs rescore; pass rescore=, or remove oversample")
-        return search_blocks(Blocks(queries, corpus, precision, ranges), k, similarity)
+        return search_blocks(CorpusBlocks(queries, corpus, precision, ranges), k, similarity)
     finer = open_corpus("rescore", rescore)
-    blocks = Blocks(queries, corpus, precision, ranges, ranges_optional=finer.dtype in (np.int8, torch.int8))
+    blocks = CorpusBlocks(queries, corpus, precision, ranges, ranges_optional=finer.dtype in (np.int8, torch.int8))
     hits = search_blocks(blocks, k * (check_positive("oversample", oversample) or _OVERSAMPLE), similarity)
     if len(hits.scores) and blocks.count != len(finer):
         raise ValueError(f"rescore has {len(finer)} rows, and the corpus {blocks.count}; pass the same rows in both")
     return rescore_hits(queries, hits, finer, k, similarity, ranges)
 
 
-def search_blocks(blocks: Blocks, k: int, similarity: str, norms: Norms | None = None) -> Hits:
+def search_blocks(blocks: CorpusBlocks, k: int, similarity: str, norms: Norms | None = None) -> Hits:
     """The top k rows of a corpus for its queries.
 
     Args:
@@ -180,7 +180,7 @@ def scores_of_rows(
     for low in range(0, len(asked), _QUERIES):
         part = slice(*np.searchsorted(query_ids, (low, low + _QUERIES)))
         unique, positions = np.unique(rows[part], return_inverse=True)
-        blocks = Blocks(asked[low : low + _QUERIES], whole[unique], None, ranges, ranges_optional=True, name=name)
+        blocks = CorpusBlocks(asked[low : low + _QUERIES], whole[unique], None, ranges, ranges_optional=True, name=name)
         some = prepare(blocks.queries, "queries", similarity, exact=True)
         result = prepare(torch.cat([some.values[:0], *(values for _, values in blocks)]), name, similarity)
         row_ids, asked_ids = (torch.from_numpy(ids).to(blocks.device) for ids in (positions, query_ids[part] - low))
@@ -191,7 +191,7 @@ def scores_of_rows(
 # ------------------------------------------------------------------------------------- the corpus, block by block
 
 
-class Blocks:
+class CorpusBlocks:
     """Blocks of a corpus, checked and converted to floats, and the queries that they are compared with.
 
     Args:

@@ -18,12 +18,21 @@ import numpy.typing as npt
 from sbert.inputs.arguments import check_choice, check_count, known_arguments
 from sbert.inputs.extras import require
 from sbert.inputs.texts import rows_of
-from sbert.search.index.files import Id, Ids, Kind, Mask, append_block, join_blocks, read_json, write_strings
 from sbert.search.index.index import IndexHits
+from sbert.search.index.index_folder import (
+    Id,
+    Ids,
+    IndexFormat,
+    Mask,
+    append_block,
+    join_blocks,
+    load_json,
+    write_strings,
+)
 from sbert.storage.processes import Lock
 
 _TERMS, _TOKENS, _LENGTHS = "terms.json", "tokens.npy", "lengths.npy"
-_KIND = Kind("sbert.search.BM25", 1, (_TERMS, _TOKENS, _LENGTHS))
+_FORMAT = IndexFormat("sbert.search.BM25", 1, (_TERMS, _TOKENS, _LENGTHS))
 # Without it, each of several threads that search for the first time would compute the scores.
 _BUILDING = Lock()
 # How much repeated words and long texts count.
@@ -215,7 +224,7 @@ class BM25:
             OSError: If the folder cannot be written; an existing one is unchanged.
             ValueError: If the folder exists and contains anything else.
         """
-        _KIND.save(Path(folder), {"language": self.language}, self._ids, self._write)
+        _FORMAT.save(Path(folder), {"language": self.language}, self._ids, self._write)
 
     def _write(self, folder: Path) -> None:
         write_strings(folder / _TERMS, self._numbers)
@@ -231,13 +240,13 @@ class BM25:
             ImportError: If bm25s or PyStemmer is needed, and not installed.
             ValueError: If a file is missing, damaged or of another format; the message names it.
         """
-        return _KIND.load(Path(folder), "text", cls._read)
+        return _FORMAT.load(Path(folder), "text", cls._read)
 
     @classmethod
     def _read(cls, folder: Path, described: dict[str, Any], ids: Ids) -> BM25:
         bm25 = cls(language=described["language"])
         bm25._ids = ids
-        bm25._numbers = {term: number for number, term in enumerate(read_json(folder / _TERMS))}
+        bm25._numbers = {term: number for number, term in enumerate(load_json(folder / _TERMS))}
         bm25._tokens = [np.load(folder / _TOKENS, allow_pickle=False)]
         bm25._lengths = [np.load(folder / _LENGTHS, allow_pickle=False)]
         return bm25

@@ -61,7 +61,7 @@ class DocumentRecord(NamedTuple):
     crc: int
 
 
-def checksum(row: int, *fields: bytes) -> int:
+def document_checksum(row: int, *fields: bytes) -> int:
     """The checksum of a document."""
     return zlib.crc32(b"\0".join(fields), row & 0xFFFFFFFF)
 
@@ -120,7 +120,7 @@ class Documents:
     def about(self) -> dict[str, Any]:
         """What the database says about itself."""
         content, crc = self._connection.execute("SELECT content, crc FROM about").fetchone() or (None, 0)
-        if not isinstance(content, bytes) or checksum(0, content) != crc:
+        if not isinstance(content, bytes) or document_checksum(0, content) != crc:
             raise self.damage("its description is not what was written")
         about: dict[str, Any] = json.loads(content)
         if (about["format"], about["version"]) != (_FORMAT, _VERSION):
@@ -155,7 +155,7 @@ class Documents:
 
     def _check_record(self, fields: Sequence[Any]) -> DocumentRecord:
         record = DocumentRecord(*fields)
-        if {*map(type, record[1:-1])} != {bytes} or checksum(*record[:-1]) != record.crc:
+        if {*map(type, record[1:-1])} != {bytes} or document_checksum(*record[:-1]) != record.crc:
             raise self.damage(f"document {record.row} is not what was written")
         return record
 
@@ -191,7 +191,7 @@ def _create(connection: sqlite3.Connection, about: dict[str, Any]) -> None:
 
 def _describe(about: dict[str, Any]) -> tuple[bytes, int]:
     content = json.dumps({**about, "format": _FORMAT, "version": _VERSION}).encode()
-    return content, checksum(0, content)
+    return content, document_checksum(0, content)
 
 
 def as_json(value: object) -> bytes:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from sbert.inputs.arguments import nearest_argument
-from sbert.search.index.files import Mask
+from sbert.search.index.index_folder import Mask
 
 Metadata = dict[str, Any]
 Where = Mapping[str, object] | Callable[[Metadata], bool]

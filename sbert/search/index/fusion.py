@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from sbert.inputs.arguments import check_choice, check_count, check_number, known_arguments
 from sbert.pipeline.notebook import Table
-from sbert.search.index.files import Id
 from sbert.search.index.index import IndexHits
+from sbert.search.index.index_folder import Id
 
 # How BM25 and vectors are best fused: python -m tests.benchmarks.hybrid.
 CANDIDATES, WEIGHTS = 1000, (0.6, 0.4)

@@ -18,11 +18,11 @@ from sbert.inputs.arguments import check_choice, check_count, check_model, known
 from sbert.inputs.prompts import with_role_prompt
 from sbert.inputs.texts import rows_of
 from sbert.search.index.bm25 import choose_language
-from sbert.search.index.documents import DocumentRecord, Documents, as_json, checksum, metadata_json
-from sbert.search.index.files import Id, Positions
+from sbert.search.index.documents import DocumentRecord, Documents, as_json, document_checksum, metadata_json
 from sbert.search.index.filters import Where, parse_where
 from sbert.search.index.fusion import CANDIDATES, WEIGHTS, Reranker, Result, ResultLists, fuse_checked, rerank_results
 from sbert.search.index.index import IndexHits
+from sbert.search.index.index_folder import Id, Positions
 from sbert.search.index.passages import Passages
 from sbert.storage.processes import Lock
 from sbert.vector_files.fingerprint import digest_of_model
@@ -183,7 +183,7 @@ class HybridIndex:
             encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
             fields = zip(map(as_json, names), notes, spans, vectors, encoded, strict=True)
             rows = enumerate(fields, start=loaded.about["next_row"])
-            new = [DocumentRecord(row, *each, checksum(row, *each)) for row, each in rows]
+            new = [DocumentRecord(row, *each, document_checksum(row, *each)) for row, each in rows]
             self._write(loaded, replaced, new, names)
 
     def _encode(self, texts: list[str], chunk: int | None) -> tuple[list[bytes], list[bytes]]:

@@ -18,9 +18,9 @@ from sbert.inputs.arguments import check_choice, check_count, check_positive, kn
 from sbert.inputs.extras import require
 from sbert.pipeline.notebook import Corpus, Table, tabulate_hits
 from sbert.pipeline.quantization import PRECISIONS, check_coding, check_ranges, quantize
-from sbert.search.exact.scores import Hits
-from sbert.search.exact.semantic_search import Blocks, Norms, in_memory, open_corpus, rescore_hits, search_blocks
-from sbert.search.index.files import Id, Ids, Kind, append_block, join_blocks, unreadable
+from sbert.search.exact.comparison import Hits
+from sbert.search.exact.semantic_search import CorpusBlocks, Norms, in_memory, open_corpus, rescore_hits, search_blocks
+from sbert.search.index.index_folder import Id, Ids, IndexFormat, append_block, join_blocks, unreadable
 from sbert.storage.files import reading
 from sbert.storage.processes import Lock
 from sbert.vector_files.formats import npy_header
@@ -43,7 +43,7 @@ _METRICS = {
 # The arguments of an index that are saved.
 _SETTINGS = ("dim", "backend", "similarity", "precision", "ranges")
 _VECTORS, _GRAPH = "vectors.npy", "graph."
-_KIND = Kind("sbert.search.Index", 2, (_VECTORS, *(_GRAPH + backend for backend in _PACKAGES)))
+_FORMAT = IndexFormat("sbert.search.Index", 2, (_VECTORS, *(_GRAPH + backend for backend in _PACKAGES)))
 
 
 class IndexHits(NamedTuple):
@@ -206,7 +206,7 @@ class Index:
         if self.backend != "exact" and len(values) and len(self):
             hits = self._approximate(values, k)
         else:
-            blocks = Blocks(values, iter(self._blocks), self.precision, self.ranges)
+            blocks = CorpusBlocks(values, iter(self._blocks), self.precision, self.ranges)
             hits = search_blocks(blocks, k, self.similarity, self._norms)
         return IndexHits(hits.scores, self._ids.array()[hits.indices])
 
@@ -219,7 +219,7 @@ class Index:
         candidates = self._build_graph().search(values.float().cpu().numpy(), min(len(self), k * _OVERSAMPLE))
         # A graph may reach fewer rows than requested, and exact search reports values that are not finite.
         if not values.isfinite().all() or (candidates < 0).any():
-            return search_blocks(Blocks(values, join_blocks(self._blocks)), k, self.similarity)
+            return search_blocks(CorpusBlocks(values, join_blocks(self._blocks)), k, self.similarity)
         hits = Hits(np.empty(candidates.shape, np.float32), candidates)
         return rescore_hits(values, hits, join_blocks(self._blocks), k, self.similarity)
 
@@ -243,7 +243,7 @@ class Index:
         """
         settings = {name: getattr(self, name) for name in _SETTINGS}
         settings["ranges"] = None if self.ranges is None else self.ranges.tolist()
-        _KIND.save(Path(folder), settings, self._ids, self._write)
+        _FORMAT.save(Path(folder), settings, self._ids, self._write)
 
     def _write(self, folder: Path) -> None:
         if not len(self):
@@ -274,7 +274,7 @@ class Index:
             ImportError: If the backend is not installed.
             ValueError: If a file is missing, damaged or of another format; the message names it.
         """
-        return _KIND.load(Path(folder), "vector", cls._read, () if verify else (_VECTORS,))
+        return _FORMAT.load(Path(folder), "vector", cls._read, () if verify else (_VECTORS,))
 
     @classmethod
     def _read(cls, folder: Path, described: dict[str, Any], ids: Ids) -> Index:

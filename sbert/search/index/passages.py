@@ -10,12 +10,12 @@ import numpy as np
 import torch
 
 from sbert.functional import Float32, directions
-from sbert.search.exact.semantic_search import Blocks, Norms, scores_of_rows, search_blocks
+from sbert.search.exact.semantic_search import CorpusBlocks, Norms, scores_of_rows, search_blocks
 from sbert.search.index.bm25 import BM25
 from sbert.search.index.documents import DocumentRecord, Documents
-from sbert.search.index.files import Id, Ids, Mask, Positions
 from sbert.search.index.filters import Filter
 from sbert.search.index.index import IndexHits
+from sbert.search.index.index_folder import Id, Ids, Mask, Positions
 
 # Vectors that are copied at once when only some are searched.
 _STEP = 1 << 16
@@ -145,7 +145,7 @@ class Passages:
         if several:
             vectors = self._mean_vectors(similarity == "cosine")
             queries, similarity = _scale(queries) if similarity == "cosine" else queries, "dot"
-        blocks = Blocks(queries, vectors if allowed is None else _blocks(vectors, documents))
+        blocks = CorpusBlocks(queries, vectors if allowed is None else _blocks(vectors, documents))
         hits = search_blocks(blocks, k, similarity, self._norms if allowed is None else None)
         return IndexHits(hits.scores, documents[hits.indices])
 
@@ -162,7 +162,7 @@ class Passages:
         passages, wanted = np.isin(owners, documents).nonzero()[0], min(k, len(documents))
         reach = wanted
         while True:
-            hits = search_blocks(Blocks(queries, _blocks(self.vectors, passages)), reach, similarity)
+            hits = search_blocks(CorpusBlocks(queries, _blocks(self.vectors, passages)), reach, similarity)
             owned = owners[passages[hits.indices]]  # (queries, reach)
             first = [np.sort(np.unique(row, return_index=True)[1])[:wanted] for row in owned]
             if reach >= len(passages) or all(len(each) == wanted for each in first):

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sbert.data.formats import read_parquet
+from sbert.data.file_formats import read_parquet
 from sbert.inputs.texts import records_of
 from sbert.losses.checks import run_check
 from sbert.losses.signature import Loss, Signature

@@ -51,7 +51,7 @@ _MAX_FRACTION = 1 / 32
 TILE_QUERIES, TILE_ROWS = 256, 1 << 14
 
 
-class Rows(NamedTuple):
+class PreparedVectors(NamedTuple):
     """Checked vectors of a corpus, or of queries.
 
     Args:
@@ -69,7 +69,7 @@ class Rows(NamedTuple):
     low_precision: Tensor | None
     products: Tensor | None = None
 
-    def part(self, chosen: slice | Tensor) -> Rows:
+    def part(self, chosen: slice | Tensor) -> PreparedVectors:
         """Some of the rows."""
         low_precision = None if self.low_precision is None else self.low_precision[chosen]
         return self._replace(values=self.values[chosen], norms=self.norms[chosen], low_precision=low_precision)
@@ -82,9 +82,9 @@ def prepare(
     start: int = 0,
     exact: bool = False,
     buffer: Tensor | None = None,
-    queries: Rows | None = None,
+    queries: PreparedVectors | None = None,
     norms: Tensor | None = None,
-) -> Rows:
+) -> PreparedVectors:
     """Check vectors, and compute what the comparisons need.
 
     Args:
@@ -129,7 +129,7 @@ def prepare(
     if products is not None:
         products = (products.div_(norms.clamp(min=_SHORTEST)) if similarity == "cosine" else products).T
     bounded = safe and similarity != "manhattan"
-    return Rows(similarity, values, norms, low_precision if bounded else None, products)
+    return PreparedVectors(similarity, values, norms, low_precision if bounded else None, products)
 
 
 def _check_unusual(
@@ -154,7 +154,7 @@ def _check_unusual(
 # ------------------------------------------------------------------------------------------------------ exact scores
 
 
-def all_scores(queries: Rows, rows: Rows) -> Tensor:
+def all_scores(queries: PreparedVectors, rows: PreparedVectors) -> Tensor:
     """The exact scores of all pairs. Shape: (queries, rows) float32."""
     query, row = queries.values.double(), rows.values.double()
     if queries.similarity in _DISTANCES:
@@ -167,7 +167,7 @@ def all_scores(queries: Rows, rows: Rows) -> Tensor:
     return products.float()
 
 
-def pair_scores(queries: Rows, rows: Rows, row_ids: Tensor, query_ids: Tensor) -> Tensor:
+def pair_scores(queries: PreparedVectors, rows: PreparedVectors, row_ids: Tensor, query_ids: Tensor) -> Tensor:
     """The exact scores of some pairs. Shape: (pairs,) float32."""
     scores = queries.values.new_empty(len(row_ids), dtype=torch.float64)
     on_cpu, is_distance = row_ids.device.type == "cpu", queries.similarity in _DISTANCES
@@ -193,7 +193,7 @@ def pair_scores(queries: Rows, rows: Rows, row_ids: Tensor, query_ids: Tensor) -
     return scores.float()
 
 
-def _exact_divisors(rows: Rows, ids: Tensor) -> Tensor:
+def _exact_divisors(rows: PreparedVectors, ids: Tensor) -> Tensor:
     """The exact lengths of some rows, and 1 for zeros. Shape: (ids,)."""
     if rows.norms.dtype == torch.float64:
         return _divisors(rows.norms, rows.values).index_select(0, ids)
@@ -242,8 +242,8 @@ def _unit_roundoff(dtype: torch.dtype, device: torch.device) -> float:
 class Prefilter:
     """Finds the pairs of some queries that may exceed a limit, and few others."""
 
-    def __init__(self, queries: Rows) -> None:
-        self.queries: Rows = queries
+    def __init__(self, queries: PreparedVectors) -> None:
+        self.queries: PreparedVectors = queries
         if queries.low_precision is None:
             return
         exact = queries.values.double()
@@ -260,11 +260,11 @@ class Prefilter:
         if queries.similarity == "euclidean":
             self._slack += u * norms  # The product is rounded before it is used.
 
-    def candidates(self, rows: Rows, limits: Tensor) -> tuple[Tensor, Tensor] | None:
+    def candidates(self, rows: PreparedVectors, limits: Tensor) -> tuple[Tensor, Tensor] | None:
         """All pairs whose score may exceed the limit of their query, and few others.
 
         Args:
-            rows: Rows.
+            rows: PreparedVectors.
             limits: (queries,) float64.
 
         Returns:
@@ -368,14 +368,14 @@ class TopK:
         k: Maximum number of rows per query.
     """
 
-    def __init__(self, queries: Rows, k: int) -> None:
+    def __init__(self, queries: PreparedVectors, k: int) -> None:
         self._queries, self._k, self._count = queries, k, 0
         self._prefilter: Prefilter | None = None
         self._limits: Tensor | None = None  # (queries,) that a score must exceed, known once there are k hits.
         self._pairs: list[tuple[Tensor, Tensor, Tensor]] = []  # Query ids, rows of the corpus, scores.
         self._pending = 0
 
-    def add(self, rows: Rows, start: int) -> None:
+    def add(self, rows: PreparedVectors, start: int) -> None:
         """Compare rows, the first of which is row ``start`` of the corpus."""
         candidates = None
         if self._limits is not None:
@@ -427,7 +427,7 @@ class TopK:
 # --------------------------------------------------------------------------------------- the pairs above a limit
 
 
-def scores_above(prefilter: Prefilter, rows: Rows, limit: float) -> tuple[Tensor, Tensor, Tensor]:
+def scores_above(prefilter: Prefilter, rows: PreparedVectors, limit: float) -> tuple[Tensor, Tensor, Tensor]:
     """The scores above a limit, with their rows and their queries. Shape of each: (pairs,)."""
     queries = prefilter.queries
     limits = torch.full((len(queries.values),), limit, dtype=torch.float64, device=queries.values.device)
@@ -442,7 +442,7 @@ def scores_above(prefilter: Prefilter, rows: Rows, limit: float) -> tuple[Tensor
     return scores[above], row_ids[above], query_ids[above]
 
 
-def pairs_above(rows: Rows, limit: Callable[[], float]) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+def pairs_above(rows: PreparedVectors, limit: Callable[[], float]) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """The scores above a limit of all pairs, and their rows, ``first < second``, in tiles. Shape of each: (pairs,).
 
     Args:

@@ -17,7 +17,7 @@ from sbert.storage.atomic import replacing
 from sbert.storage.files import UnreadableError, checksum, write_json
 from sbert.storage.folders import check_own, find_foreign, read_whole
 
-T = TypeVar("T")
+Loaded = TypeVar("Loaded")
 Id = int | str
 Positions = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -28,7 +28,7 @@ _CHECKSUM = "crc32"
 _INDEX, _IDS = "index.json", "ids.json"
 
 
-class Kind(NamedTuple):
+class IndexFormat(NamedTuple):
     """A kind of index: what its folder contains.
 
     Args:
@@ -56,8 +56,12 @@ class Kind(NamedTuple):
             write_json(work / _INDEX, {**described, _CHECKSUM: _checksum(described)})
 
     def load(
-        self, folder: Path, noun: str, read: Callable[[Path, dict[str, Any], Ids], T], unverified: Collection[str] = ()
-    ) -> T:
+        self,
+        folder: Path,
+        noun: str,
+        read: Callable[[Path, dict[str, Any], Ids], Loaded],
+        unverified: Collection[str] = (),
+    ) -> Loaded:
         """What ``read`` makes of folder, settings and ids; it is called again if a save replaced the folder.
 
         Args:
@@ -71,7 +75,7 @@ class Kind(NamedTuple):
             UnreadableError: If a file is missing, damaged or of another format.
         """
 
-        def read_once() -> T:
+        def read_once() -> Loaded:
             described = self._describe(folder)
             for name, (size, expected) in described["files"].items():
                 actual = (folder / name).stat().st_size if (folder / name).is_file() else None
@@ -80,7 +84,7 @@ class Kind(NamedTuple):
                     raise unreadable(folder, reason, name)
                 if name not in unverified and checksum(folder / name) != expected:
                     raise unreadable(folder, "is not what was saved: its checksum differs", name)
-            return read(folder, described, Ids(noun, read_json(folder / _IDS), described["following"]))
+            return read(folder, described, Ids(noun, load_json(folder / _IDS), described["following"]))
 
         return read_whole(folder, read_once)
 
@@ -90,7 +94,7 @@ class Kind(NamedTuple):
             raise FileNotFoundError(f"{folder} is not a folder; pass the folder of a saved index")
         if not (folder / _INDEX).is_file():
             raise UnreadableError(folder, f"has no {_INDEX}, so it is not an index", "pass the folder of an index")
-        described = read_json(folder / _INDEX)
+        described = load_json(folder / _INDEX)
         if not isinstance(described, dict) or (described.get("format"), described.get("version")) != self[:2]:
             reason = f"is not of format {self.format}, version {self.version}"
             raise UnreadableError(folder / _INDEX, reason, "pass the folder of an index")
@@ -102,7 +106,7 @@ class Kind(NamedTuple):
         """A file that is no part of such an index."""
         is_index = False
         with suppress(OSError, ValueError, AttributeError):  # There is none, or it is another's.
-            is_index = read_json(folder / _INDEX).get("format") == self.format
+            is_index = load_json(folder / _INDEX).get("format") == self.format
         return find_foreign(folder, lambda name: is_index and name in {*self.files, _IDS, _INDEX})
 
 
@@ -111,7 +115,7 @@ def write_strings(path: Path, strings: Iterable[Id]) -> None:
     path.write_text(json.dumps(list(strings)), encoding="utf-8")
 
 
-def read_json(path: Path) -> Any:
+def load_json(path: Path) -> Any:
     """The content of a JSON file, of any size."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))

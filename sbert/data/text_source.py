@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Siz
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sbert.data.formats import SUPPORTED, TEXT, Name, Records, check_columns, check_source, find_format, name_kind
+from sbert.data.file_formats import SUPPORTED, TEXT, Name, Records, check_header, check_source, find_format, name_kind
 
 # Rows of a data set that are read at once.
 _ROWS = 1024
@@ -51,8 +51,8 @@ class Texts:
             pattern such as ``"corpus/*.jsonl"``; a list of these; or a ``Dataset`` or ``IterableDataset`` of the
             package ``datasets``.
         column: Name of the column, or key of the JSON objects.
-        format: A name in ``sbert.data.FORMATS``. Default: by the suffix of each file, text if it is unknown.
-        keep: Names of the columns that ``rows`` adds. Lines of text and JSON strings have one column, "text".
+        format: A name in ``sbert.data.FILE_FORMATS``. Default: by the suffix of each file, text if it is unknown.
+        keep: ColumnNames of the columns that ``rows`` adds. Lines of text and JSON strings have one column, "text".
             ``encode(out="….parquet")`` writes them with the types that they have in Parquet files and data sets.
 
     Raises:
@@ -197,7 +197,7 @@ def _unify_types(schemas: Sequence[tuple[Name, Any]], columns: Sequence[str]) ->
     from pyarrow import ArrowException, schema, unify_schemas
 
     for path, whole in schemas:
-        check_columns(path, columns, whole.names)
+        check_header(path, columns, whole.names)
     parts = [schema([whole.field(column) for column in columns]) for _, whole in schemas]
     try:
         unified = unify_schemas(parts, promote_options="permissive")
@@ -233,7 +233,7 @@ def _open_dataset(data: Any, columns: list[str]) -> _Source:
     name = f"the {type(data).__name__}"
     if getattr(data, "format", {}).get("type") == "custom":
         raise ValueError(f"{name} has a transform, which may need other columns; apply it with map() instead")
-    check_columns(name, columns, data.column_names or next((list(row) for row in data.take(1)), columns))
+    check_header(name, columns, data.column_names or next((list(row) for row in data.take(1)), columns))
 
     def read() -> Records:
         number = 0

@@ -39,7 +39,7 @@ _UNSUPPORTED = frozenset(
 _DAMAGE = (EOFError, OSError, zlib.error)
 
 
-class Format(NamedTuple):
+class FileFormat(NamedTuple):
     """A format of files.
 
     Args:
@@ -73,7 +73,7 @@ def read_records(path: Name, columns: Sequence[str] | None, file_format: str | N
         path: The file, compressed or not; ``"-"`` for standard input.
         columns: Column names in CSV, TSV and Parquet, or keys of JSON objects. None for plain text and for JSON values
             of any kind, whose one column is called ``"text"``.
-        file_format: One of ``FORMATS``. Default: by the suffix of the file.
+        file_format: One of ``FILE_FORMATS``. Default: by the suffix of the file.
 
     Raises:
         ImportError: If the file is Parquet and pyarrow is not installed.
@@ -83,16 +83,16 @@ def read_records(path: Name, columns: Sequence[str] | None, file_format: str | N
     return check_source(path, columns, file_format).read(path, columns)
 
 
-def check_source(path: Name, columns: Sequence[str] | None, file_format: str | None = None) -> Format:
+def check_source(path: Name, columns: Sequence[str] | None, file_format: str | None = None) -> FileFormat:
     """The format of a file, after what can be checked before it is read: that it exists, and whether it has columns.
 
     Raises:
         FileNotFoundError: If there is no such file.
         ValueError: If the format is unknown, has no columns, or needs their names.
     """
-    chosen = FORMATS[choose_format(path, file_format)]
+    chosen = FILE_FORMATS[choose_format(path, file_format)]
     if chosen.columns == "none" and columns is not None:
-        others = ", ".join(name for name, each in FORMATS.items() if each.columns != "none")
+        others = ", ".join(name for name, each in FILE_FORMATS.items() if each.columns != "none")
         raise ValueError(f"{path} is plain text and has no column {columns[0]!r}; name none, or a format of {others}")
     if chosen.columns == "header" and columns is None:
         raise ValueError(f"{path} has columns; pass column=, the one that holds the texts")
@@ -110,8 +110,8 @@ def choose_format(path: Name, file_format: str | None = None) -> str:
     if file_format is None and suffix in _UNSUPPORTED:
         raise ValueError(f"{path} ends in {suffix}, which is not supported: {SUPPORTED}; save it as one of these")
     chosen = file_format or _SUFFIXES.get(suffix, "text")
-    if chosen not in FORMATS:
-        raise ValueError(f"file format {chosen!r} is unknown; pass one of {', '.join(FORMATS)}")
+    if chosen not in FILE_FORMATS:
+        raise ValueError(f"file format {chosen!r} is unknown; pass one of {', '.join(FILE_FORMATS)}")
     return chosen
 
 
@@ -131,7 +131,7 @@ def check_exists(path: Name) -> None:
         raise FileNotFoundError(f"{path} does not exist; name a file, or - for standard input")
 
 
-def check_columns(path: Name, columns: Sequence[str], header: Sequence[str]) -> None:
+def check_header(path: Name, columns: Sequence[str], header: Sequence[str]) -> None:
     """Raise a ValueError if a column does not occur in the header exactly once."""
     for column in columns:
         if (count := list(header).count(column)) != 1:
@@ -238,7 +238,7 @@ def _parse(text: str, path: Name, first: int) -> Any:
 def _read_table(cells: Callable[[Name], Values], path: Name, columns: Sequence[str] | None) -> Records:
     rows = cells(path)
     header: list[str] = next(rows, ("", []))[1]
-    check_columns(path, columns or (), header)
+    check_header(path, columns or (), header)
     positions = {column: header.index(column) for column in columns or ()}
     for where, row in rows:
         if len(row) != len(header):
@@ -332,7 +332,7 @@ def read_parquet(path: Name, columns: Sequence[str] | None = None) -> Iterator[t
     """
     with open_parquet(path) as file:
         if columns is not None:
-            check_columns(path, columns, file.schema_arrow.names)
+            check_header(path, columns, file.schema_arrow.names)
         batches = file.iter_batches(_ROWS, columns=None if columns is None else list(columns))
         for number, row in enumerate(chain.from_iterable(batch.to_pylist() for batch in batches), start=1):
             yield f"{path}, row {number}", row
@@ -346,13 +346,13 @@ def _read_head(path: Name) -> tuple[int, Any]:
 # ---------------------------------------------------------------------------------------------------- the table
 
 # All else that depends on a format asks this table.
-FORMATS: dict[str, Format] = {
-    "text": Format((".txt",), "none", _read_text),
-    "jsonl": Format((".jsonl", ".ndjson"), "keys", partial(_read_objects, _read_jsonl), _read_jsonl, headless=True),
-    "csv": Format((".csv",), "header", partial(_read_table, _read_csv), _read_csv),
-    "tsv": Format((".tsv", ".tab"), "header", partial(_read_table, _read_tsv), _read_tsv, headless=True),
-    "json": Format((".json",), "keys", partial(_read_objects, _read_json), _read_json),
-    "parquet": Format((".parquet",), "header", read_parquet, head=_read_head),
+FILE_FORMATS: dict[str, FileFormat] = {
+    "text": FileFormat((".txt",), "none", _read_text),
+    "jsonl": FileFormat((".jsonl", ".ndjson"), "keys", partial(_read_objects, _read_jsonl), _read_jsonl, headless=True),
+    "csv": FileFormat((".csv",), "header", partial(_read_table, _read_csv), _read_csv),
+    "tsv": FileFormat((".tsv", ".tab"), "header", partial(_read_table, _read_tsv), _read_tsv, headless=True),
+    "json": FileFormat((".json",), "keys", partial(_read_objects, _read_json), _read_json),
+    "parquet": FileFormat((".parquet",), "header", read_parquet, head=_read_head),
 }
-_SUFFIXES = {suffix: name for name, each in FORMATS.items() for suffix in each.suffixes}
-SUPPORTED = f"sbert reads {', '.join(FORMATS)} (text has one text per line)"
+_SUFFIXES = {suffix: name for name, each in FILE_FORMATS.items() for suffix in each.suffixes}
+SUPPORTED = f"sbert reads {', '.join(FILE_FORMATS)} (text has one text per line)"

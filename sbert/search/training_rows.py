@@ -1,19 +1,28 @@
-"""Hard negatives: texts that are similar to an anchor without being one of its positives."""
+"""Rows for training: hard negatives of pairs, and the scores of a teacher as labels."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from torch import Tensor
+from torch import Tensor, nn
 
 from sbert.functional import check_similarity
 from sbert.inputs.arguments import check_count, check_model, check_number, check_seed, known_arguments, warn, whole
 from sbert.inputs.texts import records_of, rows_of
+from sbert.pipeline.results import PredictOptions
 from sbert.search.exact.semantic_search import in_memory, scores_of_rows, semantic_search
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+# Rows whose texts a teacher scores together.
+_ROWS = 200
 
 
 @known_arguments
@@ -196,3 +205,78 @@ def _with_negatives(
             yield from ({**row, "negative": text} for text in texts)
         elif len(texts) == count:
             yield {**row, **{f"negative_{number}": text for number, text in enumerate(texts, 1)}}
+
+
+# ------------------------------------------------------------------------------------------------ a teacher's scores
+
+
+def score_lists(
+    teacher: Any,
+    rows: Iterable[Any],
+    *,
+    as_margins: bool = False,
+    **options: Unpack[PredictOptions],
+) -> Iterator[dict[str, Any]]:
+    """Add a teacher's scores to rows of a query and documents, as the labels from which a ``Trainer`` distils.
+
+    Rows are read as they are needed, 200 at a time, so that they may be a generator of any length.
+
+    Args:
+        teacher: A ``CrossEncoder`` with one score per pair.
+        rows: Dicts with query and documents, or with anchor, positive and negatives (a list, or negative, negative_1
+            and so on), as ``mine_hard_negatives`` returns; or a data frame of these. Other keys stay.
+        as_margins: Whether labels are the positive's score minus that of each negative, for ``MarginMSELoss``. By
+            default, they are the scores of all documents, the positive first: for ``DistillKLDivLoss`` and, of rows
+            with documents, for the losses of lists, such as ``ListNetLoss``.
+        options: Arguments of ``teacher.predict``. By default ``activation=nn.Identity()``: labels are raw scores.
+
+    Returns:
+        The rows as dicts, with the key labels, a list of floats; scored as they are taken.
+
+    Raises:
+        TypeError: If a row has no query, or nothing to score; the message shows it.
+        ValueError: If the teacher gives several scores.
+
+    References:
+        Hofstätter et al., 2020 (margins). https://arxiv.org/abs/2010.02666
+
+    Example:
+        >>> from sbert.search import score_lists
+        >>> teacher = CrossEncoder(minilm, classes=1)
+        >>> rows = [{"anchor": "Who naps?", "positive": "A cat naps.", "negatives": ["Taxes rise.", "It rains."]}]
+        >>> scored = list(score_lists(teacher, rows, as_margins=True))
+        >>> list(scored[0]), len(scored[0]["labels"])
+        (['anchor', 'positive', 'negatives', 'labels'], 2)
+        >>> len(next(score_lists(teacher, [{"query": "Who naps?", "documents": ["A cat.", "Taxes."]}]))["labels"])
+        2
+    """
+    if getattr(teacher, "classes", None) != 1:
+        raise ValueError(f"teacher is {teacher!r:.80}; pass a CrossEncoder with one score per pair")
+    settings: dict[str, Any] = {"activation": nn.Identity(), "show_progress_bar": False, **options}
+    return _score(teacher, as_margins, settings, iter(records_of(rows)))
+
+
+def _score(
+    teacher: Any, as_margins: bool, settings: Mapping[str, Any], records: Iterator[Any]
+) -> Iterator[dict[str, Any]]:
+    while some := [(row, _texts_of(row, as_margins)) for row in islice(records, _ROWS)]:
+        pairs = [(query, text) for _, (query, *documents) in some for text in documents]
+        scores = iter(teacher.predict(pairs, **settings).tolist())
+        for row, texts in some:
+            labels = list(islice(scores, len(texts) - 1))
+            yield {**row, "labels": [labels[0] - score for score in labels[1:]] if as_margins else labels}
+
+
+def _texts_of(row: Any, as_margins: bool) -> list[str]:
+    """The query, and its documents or its positive and negatives."""
+    texts: list[Any] = []
+    if isinstance(row, Mapping):
+        names = ["documents"]
+        if as_margins or "documents" not in row:
+            names = ["positive", *filter(re.compile(r"negatives?[_-]?\d*").fullmatch, row)]  # As a Trainer.
+        parts = [row.get(name) for name in ("query" if "query" in row else "anchor", *names)]
+        texts = [text for part in parts for text in (part if isinstance(part, (tuple, list, np.ndarray)) else [part])]
+    if len(texts) < 2 + as_margins or not all(isinstance(text, str) for text in texts):
+        wanted = "anchor, positive and negatives" + ", or query and documents" * (not as_margins)
+        raise TypeError(f"a row is {row!r:.80}; pass dicts of {wanted}, as strings")
+    return texts

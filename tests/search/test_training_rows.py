@@ -1,17 +1,21 @@
-"""Hard negatives are those of sentence-transformers where both mean the same, and of the definition elsewhere."""
+"""Hard negatives are those of sentence-transformers, or of the definition; labels are a teacher's scores."""
 
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from torch import nn
 
-from sbert import Pooling, SentenceEncoder, Transformer
-from sbert.search import mine_hard_negatives
+from sbert import CrossEncoder, Pooling, SentenceEncoder, Trainer, TrainingConfig, Transformer
+from sbert.losses import DistillKLDivLoss, ListNetLoss, MarginMSELoss
+from sbert.search import mine_hard_negatives, score_lists, training_rows
 from tests import small
+from tests.training.helpers import tiny
 
 # Some anchors have no negatives.
 pytestmark = pytest.mark.filterwarnings("ignore:.* rows have fewer than:UserWarning")
@@ -160,3 +164,76 @@ def test_lists_hold_all_positives_of_an_anchor(encoder: SentenceEncoder) -> None
     assert len(found[0]["documents"]) == 4
     with pytest.raises(ValueError, match="as_triplets and as_lists both set the form of the rows"):
         mine_hard_negatives(encoder, pairs, as_triplets=True, as_lists=True)
+
+
+QUERY, *TEXTS = "a small boat", "the red fox runs", "nobody rows it home", "seven green hills", "ten"
+MANY: list[dict[str, Any]] = [{"anchor": QUERY, "positive": text, "negatives": TEXTS[2:], "id": text} for text in TEXTS]
+
+
+@pytest.fixture(scope="module")
+def scorer(tmp_path_factory: pytest.TempPathFactory) -> CrossEncoder:
+    return CrossEncoder(small.bert(tmp_path_factory.mktemp("teacher") / "bert"), classes=1, device="cpu")
+
+
+def raw(scorer: CrossEncoder, *texts: str) -> list[float]:
+    return [float(scorer.predict((QUERY, text), activation=nn.Identity())) for text in texts]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"negative": TEXTS[1], "anchor": QUERY, "positive": TEXTS[0]},
+        {"anchor": QUERY, "positive": TEXTS[0], "negative_1": TEXTS[1], "negative_2": TEXTS[2]},
+        {"query": QUERY, "positive": TEXTS[0], "negatives": TEXTS[1:3], "id": 7},
+        {"query": QUERY, "documents": TEXTS[:3], "labels": [1, 0, 0], "negatives": TEXTS[3:]},
+        {"anchor": QUERY, "positive": TEXTS[0], "negatives": TEXTS[1:3], "negative_source": "bm25"},
+    ],
+    ids=lambda row: ",".join(row),
+)
+def test_a_teacher_scores_rows_of_each_form(scorer: CrossEncoder, row: dict[str, Any]) -> None:
+    """Labels are the raw scores of the documents; margins those of the positive minus those of each negative."""
+    (scored,) = score_lists(scorer, iter([row]))
+    labels = scored.pop("labels")
+    assert scored == {name: value for name, value in row.items() if name != "labels"}
+    np.testing.assert_allclose(labels, raw(scorer, *TEXTS[: len(labels)]), atol=1e-6)
+    assert len(labels) == (2 if "negative" in row else 3)
+    if "documents" in row:
+        with pytest.raises(TypeError, match="pass dicts of anchor, positive and negatives, as strings"):
+            list(score_lists(scorer, [row], as_margins=True))
+    else:
+        (margins,) = score_lists(scorer, [row], as_margins=True)
+        np.testing.assert_allclose(margins["labels"], labels[0] - np.array(labels[1:]), atol=1e-6)
+
+
+def test_losses_take_a_teachers_labels(scorer: CrossEncoder) -> None:
+    config = TrainingConfig(steps=1, batch_size=2)
+    rows = [{"anchor": query, "positive": TEXTS[0], "negatives": TEXTS[1:]} for query in (QUERY, "ten")]
+    for loss, as_margins in ((DistillKLDivLoss(), False), (MarginMSELoss(), True)):
+        Trainer(tiny(), list(score_lists(scorer, rows, as_margins=as_margins)), loss, config).fit()
+    lists = mine_hard_negatives(tiny(), [(QUERY, TEXTS[0]), ("ten", TEXTS[3])], TEXTS, as_lists=True, range_max=2)
+    lists = list(score_lists(scorer, lists))
+    Trainer(scorer, lists, ListNetLoss(), config)
+
+
+def test_a_teacher_reads_rows_when_they_are_needed(scorer: CrossEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training_rows, "_ROWS", 2)
+    taken: list[int] = []
+
+    def endless() -> Iterator[Any]:
+        while True:
+            taken.append(1)
+            yield MANY[0]
+
+    scored = score_lists(scorer, endless())
+    assert [len(next(scored)["labels"]) for _ in range(3)] == [3, 3, 3]
+    assert len(taken) == 4
+
+
+def test_rows_without_texts_to_score_are_shown(scorer: CrossEncoder) -> None:
+    for row in ("text", (QUERY, TEXTS[0]), {"anchor": QUERY}, {"query": QUERY, "documents": []}, {"documents": TEXTS}):
+        with pytest.raises(TypeError, match=r"a row is .*; pass dicts of anchor, positive and negatives, or query and"):
+            list(score_lists(scorer, [MANY[0], row]))
+    with pytest.raises(TypeError, match=r"a row is .*; pass dicts of anchor, positive and negatives, as strings"):
+        list(score_lists(scorer, [{"anchor": QUERY, "positive": "ten"}], as_margins=True))
+    with pytest.raises(ValueError, match=r"(?s)teacher is SentenceEncoder.*; pass a CrossEncoder"):
+        score_lists(tiny(), MANY)

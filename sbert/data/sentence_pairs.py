@@ -6,13 +6,13 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from sbert.data.formats import Name
+from sbert.data.file_formats import Name
 from sbert.data.rows import Convert, check_rows, make_converter, to_word
-from sbert.data.tables import read_cells, read_table
-from sbert.data.texts import read_texts
+from sbert.data.tables import read_cells, read_labelled
+from sbert.data.text_source import read_texts
 from sbert.inputs.arguments import check_choice
 
-Rows = list[dict[str, Any]]
+LabelledRows = list[dict[str, Any]]
 Scale = tuple[float, float] | Literal["auto"] | None
 
 CLASSES = ("contradiction", "entailment", "neutral")
@@ -38,7 +38,7 @@ _RELEASE = (5, 6, 4)
 _STS_SCALE, _SICK_SCALE = (0, 5), (1, 5)
 
 
-def read_sts(path: Name, scale: Scale = "auto", *, split: str | None = None) -> Rows:
+def read_sts(path: Name, scale: Scale = "auto", *, split: str | None = None) -> LabelledRows:
     r"""Read sentence pairs with human similarity scores: the STS benchmark, KorSTS, and similar files.
 
     The rows can be passed to ``CosineSimilarityLoss``, ``CoSENTLoss``, ``AnglELoss`` and ``CrossEncoder.fit``.
@@ -76,7 +76,7 @@ def read_sts(path: Name, scale: Scale = "auto", *, split: str | None = None) -> 
     return rows
 
 
-def read_sts_year(folder: Name, scale: Scale = "auto") -> dict[str, Rows]:
+def read_sts_year(folder: Name, scale: Scale = "auto") -> dict[str, LabelledRows]:
     r"""Read the subsets of one year's shared task, STS12 to STS16.
 
     Pairs without a gold score are left out. So is the subset SMT of 2013, as in published results: its text is not
@@ -106,7 +106,7 @@ def read_sts_year(folder: Name, scale: Scale = "auto") -> dict[str, Rows]:
         ...     read_sts_year(folder)
         {'images': [{'first': 'A cat.', 'second': 'A pet.', 'label': 0.8}]}
     """
-    subsets: dict[str, Rows] = {}
+    subsets: dict[str, LabelledRows] = {}
     for path in sorted(Path(folder).glob("STS.input.*.txt")):
         name = path.name.removeprefix("STS.input.").removesuffix(".txt").removeprefix("surprise.")
         if name != "SMT":
@@ -128,7 +128,7 @@ def read_sick(
     *,
     classes: Sequence[str] = CLASSES,
     split: str | None = None,
-) -> Rows:
+) -> LabelledRows:
     r"""Read the sentence pairs of SICK with their relatedness or their entailment label.
 
     Args:
@@ -162,14 +162,14 @@ def read_sick(
     """
     check_choice("label", label, list(_SICK))
     if label == "relatedness":
-        return read_table(path, _PAIR, _SICK[label], _make_converter(scale, _SICK_SCALE), split=split)
+        return read_labelled(path, _PAIR, _SICK[label], _make_converter(scale, _SICK_SCALE), split=split)
     if scale not in ("auto", None):
         raise ValueError("scale= applies to relatedness; entailment has classes, so leave scale= out")
     index = make_converter([word.lower() for word in classes], None)
-    return read_table(path, _PAIR, _SICK[label], lambda where, value: index(where, str(value).lower()), split=split)
+    return read_labelled(path, _PAIR, _SICK[label], lambda where, value: index(where, str(value).lower()), split=split)
 
 
-def read_nli(path: Name, classes: Sequence[str] = CLASSES, *, split: str | None = None) -> Rows:
+def read_nli(path: Name, classes: Sequence[str] = CLASSES, *, split: str | None = None) -> LabelledRows:
     r"""Read premises, hypotheses and their labels: SNLI, MultiNLI, KorNLI, XNLI.
 
     The rows can be passed to ``SoftmaxLoss``, and to ``CrossEncoder.fit`` with three classes. Rows without an agreed
@@ -201,10 +201,10 @@ def read_nli(path: Name, classes: Sequence[str] = CLASSES, *, split: str | None 
         [{'first': 'A cat.', 'second': 'A black cat.', 'label': 2}]
     """
     drop = {"-", "-1"} - {to_word(word) for word in classes}
-    return read_table(path, _PAIR, _CLASS, make_converter(classes, None), split=split, drop=drop)
+    return read_labelled(path, _PAIR, _CLASS, make_converter(classes, None), split=split, drop=drop)
 
 
-def read_triplets(path: Name, *, split: str | None = None) -> Rows:
+def read_triplets(path: Name, *, split: str | None = None) -> LabelledRows:
     r"""Read triplets of an anchor, a positive and a negative, such as those of AllNLI or of Wikipedia's sections.
 
     In AllNLI, the anchor is a premise; the positive is a hypothesis that it entails, the negative one that it
@@ -234,14 +234,14 @@ def read_triplets(path: Name, *, split: str | None = None) -> Rows:
         ...     read_triplets(file)
         [{'anchor': 'A cat sleeps.', 'positive': 'A cat is resting.', 'negative': 'A cat runs.'}]
     """
-    return read_table(path, _TRIPLET, positions=(0, 1, 2), split=split)
+    return read_labelled(path, _TRIPLET, positions=(0, 1, 2), split=split)
 
 
-def _read_scored(path: Name, scale: Scale, split: str | None = None, drop: Collection[str] = ()) -> Rows:
-    return read_table(path, _PAIR, _SCORE, _make_converter(scale), positions=_RELEASE, split=split, drop=drop)
+def _read_scored(path: Name, scale: Scale, split: str | None = None, drop: Collection[str] = ()) -> LabelledRows:
+    return read_labelled(path, _PAIR, _SCORE, _make_converter(scale), positions=_RELEASE, split=split, drop=drop)
 
 
-def _check_auto(path: Name, scale: Scale, rows: Rows) -> None:
+def _check_auto(path: Name, scale: Scale, rows: LabelledRows) -> None:
     """Raise a ValueError if the scores may already be scaled to 0 to 1; "auto" would divide them by 5 again."""
     if scale == "auto" and rows and max(row["label"] for row in rows) <= 1 / _STS_SCALE[1]:
         raise ValueError(f"{path} has no score above 1; pass scale=(0, 1) if scores are 0 to 1, or else scale=(0, 5)")
@@ -252,7 +252,7 @@ def _make_converter(scale: Scale, auto: tuple[float, float] = _STS_SCALE) -> Con
     return make_converter(None, auto if scale == "auto" else scale)
 
 
-def _read_gold(path: Path, gold: Path, scale: Scale) -> Rows:
+def _read_gold(path: Path, gold: Path, scale: Scale) -> LabelledRows:
     """The pairs of one file with the scores of another, line by line; pairs without a score are left out."""
     pairs = list(read_cells(path, (("sentence1",), ("sentence2",)), positions=(0, 1)))
     scores = list(read_texts(gold, file_format="text"))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sbert.data.formats import Name, find_format
+from sbert.data.file_formats import Name, find_format
 from sbert.data.rows import make_converter
 from sbert.data.tables import check_folder, locate, read_cells
 
