@@ -12,9 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from sbert import backends
-from sbert.backends import packed
-from sbert.backends.network import check_limit, default_limit
-from sbert.backends.padded import Padded, accepts, vocab_size
+from sbert.backends import accepts, check_limit, default_limit, vocab_size
 from sbert.batch import TokenBatch
 from sbert.evaluation.evaluator import Evaluate
 from sbert.inputs.arguments import check_positive, known_arguments_or, with_aliases, with_aliases_of
@@ -130,8 +128,7 @@ class CrossEncoder(ScorerMethods, nn.Module):
         set_up(self, prompts, default_prompt_name, saved)
         self.backend: str = backends.choose_backend(backend)
         self.plain_devices: set[torch.device] = set()  # Those where a faster way has failed.
-        if self.backend == "auto":
-            packed.adopt(self.auto_model.base_model)
+        backends.adopt(self.auto_model.base_model, self.backend)
         self._copy: tuple[object, PairTokenizer] | None = None
         self.automatic_dtype: bool = False
         limit = default_limit(self.auto_model, self.tokenizer)
@@ -148,8 +145,8 @@ class CrossEncoder(ScorerMethods, nn.Module):
             raise TypeError(f"activation is {value!r}; pass a function or a module such as nn.Sigmoid()")
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        packed.register()  # The model may come from another process.
         super().__setstate__(state)  # type: ignore[no-untyped-call]
+        backends.adopt(self.auto_model.base_model, self.backend)  # The model may come from another process.
 
     # ---------------------------------------------------------------------------------------------- properties
 
@@ -196,9 +193,8 @@ class CrossEncoder(ScorerMethods, nn.Module):
             raise TypeError(f"the model was called with a {kind}; pass pairs of texts to predict(), or a TokenBatch")
         if not batch.rows:
             return torch.zeros(0, self.classes, dtype=self.dtype, device=batch.ids.device)
-        if self.backend == "plain" or batch.values.device in self.plain_devices:
-            return Padded(self.auto_model).scores(batch)
-        return backends.scores(self.auto_model, batch)
+        plain = self.backend == "plain" or batch.values.device in self.plain_devices
+        return backends.scores(self.auto_model, batch, plain)
 
     # ------------------------------------------------------------------------------------------- predict, rank
 

@@ -128,8 +128,62 @@ stand in ``tests/benchmarks/README.md``, with the program that prints them
 - float16 becomes float32 on a CPU, which only emulates it.
 """
 
+from sbert.backends.attention import attend, has_kernel, kernel_failure
+from sbert.backends.backend import PLAIN_REMEDY, Backend, CallSettings, InferenceCall, choose_backend
 from sbert.backends.classification import scores
-from sbert.backends.padded import Inference, choose_backend, plain
-from sbert.backends.state import carry_over, forward, padding_reason
+from sbert.backends.linear import matrix_product
+from sbert.backends.minimal_bert import (
+    MinimalBert,
+    PlainTokenizer,
+    load_minimal_bert,
+    materialize_tokenizer,
+)
+from sbert.backends.network import (
+    accepts,
+    check_limit,
+    default_limit,
+    has_hooks,
+    position_limit,
+    snapshot,
+    state_of,
+    vocab_size,
+    without_cache,
+)
+from sbert.backends.packed import adopt
+from sbert.backends.padded import padded_arguments
+from sbert.backends.parity import max_relative_error, probe_of
+from sbert.backends.state import explain, forward, materialize, padding_reason
 
-__all__ = ["Inference", "carry_over", "choose_backend", "forward", "padding_reason", "plain", "scores"]
+__all__ = [
+    "PLAIN_REMEDY",
+    "Backend",
+    "CallSettings",
+    "InferenceCall",
+    "MinimalBert",
+    "PlainTokenizer",
+    "accepts",
+    "adopt",
+    "attend",
+    "check_limit",
+    "choose_backend",
+    "default_limit",
+    "explain",
+    "forward",
+    "has_hooks",
+    "has_kernel",
+    "kernel_failure",
+    "load_minimal_bert",
+    "materialize",
+    "materialize_tokenizer",
+    "matrix_product",
+    "max_relative_error",
+    "padded_arguments",
+    "padding_reason",
+    "position_limit",
+    "probe_of",
+    "scores",
+    "snapshot",
+    "state_of",
+    "vocab_size",
+    "without_cache",
+]

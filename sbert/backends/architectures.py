@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sbert.backends.network import tree
+from sbert.backends.network import snapshot
 
 # A function of a length: a bias of the attention scores, (heads, length, length), or the cosines and sines of rotary
 # positions, (2, length, head dim).
@@ -327,7 +327,7 @@ def describe(network: Any) -> Backbone | str:
     architecture = ARCHITECTURES.get(config.model_type + " with gates" * getattr(config, "is_gated_act", False))
     if architecture is None:
         return f"{config.model_type} is not a known architecture"
-    if tree(network).has_own_forward:
+    if snapshot(network).has_own_forward:
         return "parts of it were replaced (forward)"
     if getattr(config, "is_decoder", False):
         return "it is a decoder"

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sbert.backends.padded import REMEDY
+from sbert.backends.backend import PLAIN_REMEDY
 from sbert.batch import Ragged, TokenBatch
 from sbert.inputs.devices import name_of_use
 from sbert.storage.files import is_failure, one_line
@@ -298,7 +298,7 @@ def _try_kernel(training: bool, dtype: torch.dtype, device: torch.device, dim: i
             raise
         reason = f"fails ({one_line(error)})"
     warnings.warn(
-        f"attention runs slower than it could: torch's _flash_attention_forward {reason}; {REMEDY}", stacklevel=2
+        f"attention runs slower than it could: torch's _flash_attention_forward {reason}; {PLAIN_REMEDY}", stacklevel=2
     )
     return reason
 

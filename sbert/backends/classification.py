@@ -16,18 +16,19 @@ from sbert.batch import TokenBatch
 from sbert.storage.files import is_failure
 
 
-def scores(model: Any, batch: TokenBatch) -> Tensor:
+def scores(model: Any, batch: TokenBatch, plain: bool = False) -> Tensor:
     """The scores of a model for sequence classification, whose backbone runs by the backend that is the fastest here.
 
     Args:
         model: A Hugging Face model with a head; of one that reads more than the first token, the module itself runs.
         batch: At least one row.
+        plain: Whether the module itself runs, with padding.
 
     Shape:
         Output: (rows, classes).
     """
     all_have_tokens = sum(rows for rows, _ in batch.groups) == batch.rows  # Known on the host, without a wait.
-    if not all_have_tokens or has_hooks(model, own=True) or not _reads_first_tokens(model):
+    if plain or not all_have_tokens or has_hooks(model, own=True) or not _reads_first_tokens(model):
         return Padded(model).scores(batch)
     return _of_first(model, forward(model.base_model, batch)[batch.offsets[:-1]])
 

@@ -17,10 +17,10 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from sbert.backends.architectures import Activation, Backbone, describe
+from sbert.backends.backend import Backend
 from sbert.backends.linear import Product, filler, matrix_product, uses_onednn
 from sbert.backends.network import ALL_HOOKS, has_hooks, walk
 from sbert.backends.packed import positions
-from sbert.backends.padded import Backend
 from sbert.batch import Ragged, TokenBatch
 
 # Overhead of a call, as the number of attention scores that take the same time.

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from sbert.backends.architectures import Backbone, Layer, OfLength, describe
 from sbert.backends.attention import attend, round_length
+from sbert.backends.backend import Backend, Compiling
 from sbert.backends.linear import Product, choose_layout, filler, linear
 from sbert.backends.network import has_hooks
 from sbert.backends.packed import positions
-from sbert.backends.padded import Backend, Compiling
 from sbert.batch import TokenBatch
 from sbert.functional import accumulation_dtype
 

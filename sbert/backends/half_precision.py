@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from sbert.backends.network import has_hooks, tree, walk
-from sbert.backends.padded import Backend, Compiling
+from sbert.backends.backend import Backend, Compiling
+from sbert.backends.network import has_hooks, snapshot, walk
 from sbert.backends.parity import copy_without_hooks
 from sbert.batch import TokenBatch
 
@@ -51,7 +51,7 @@ class HalfPrecision(Backend):
             return "forward hooks are registered"
         # A method of the module, or a function in the place of its forward, would run with the weights of the module.
         bound = any(isinstance(value, MethodType) for module in walk(network) for value in vars(module).values())
-        return "parts of it were replaced" if bound or tree(network).has_own_forward else None
+        return "parts of it were replaced" if bound or snapshot(network).has_own_forward else None
 
     def forward(self, batch: TokenBatch) -> Tensor:
         """Vectors of all tokens from the last layer. Shape: (tokens, dim)."""

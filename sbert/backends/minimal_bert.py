@@ -25,7 +25,7 @@ from sbert.storage.weight_files import check_ids
 
 if TYPE_CHECKING:
     import tokenizers
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PreTrainedModel
 
 # ---------------------------------------------------------------------------------------------------------- the modules
 
@@ -69,7 +69,7 @@ class Output(NamedTuple):
     last_hidden_state: Tensor
 
 
-class BertModel(nn.Module):
+class MinimalBert(nn.Module):
     """The modules of a ``BertModel``, initially without weights, in eval mode.
 
     Args:
@@ -170,13 +170,13 @@ class PlainTokenizer:
 # ------------------------------------------------------------------------------------- to the objects of transformers
 
 
-def convert_model(network: BertModel) -> PreTrainedModel:
+def convert_model(network: MinimalBert) -> PreTrainedModel:
     """The Hugging Face model with the innermost modules of a minimal one: the same weights, the same hooks."""
     origin = network.origin
     model = huggingface.rebuild_bert(json.loads(origin.files["config.json"]), network.state_dict(), origin.dtype)
     model.name_or_path = model.config.name_or_path = str(origin.folder)
     for name, part in network.named_modules(remove_duplicate=False):
-        if isinstance(part, (BertModel, nn.ModuleDict, nn.ModuleList)):
+        if isinstance(part, (MinimalBert, nn.ModuleDict, nn.ModuleList)):
             hooks = {key: value for key, value in vars(part).items() if "hook" in key}
             vars(model.get_submodule(name)).update(hooks, training=part.training)
         else:
@@ -184,14 +184,17 @@ def convert_model(network: BertModel) -> PreTrainedModel:
     return model.to(network.device)
 
 
-def convert_tokenizer(plain: PlainTokenizer) -> PreTrainedTokenizerBase:
+def materialize_tokenizer(tokenizer: Any) -> Any:
     """The tokenizer of transformers, from a temporary folder: that of the model may be replaced at any time."""
+    if not isinstance(tokenizer, PlainTokenizer):
+        return tokenizer
+    origin = tokenizer.origin
     with tempfile.TemporaryDirectory() as folder:
-        for name, content in plain.origin.files.items():
+        for name, content in origin.files.items():
             (Path(folder) / name).write_bytes(content)
-        tokenizer = huggingface.load_tokenizer(Path(folder), {})
-    tokenizer.name_or_path = tokenizer.init_kwargs["name_or_path"] = str(plain.origin.folder)
-    return tokenizer
+        result = huggingface.load_tokenizer(Path(folder), {})
+    result.name_or_path = result.init_kwargs["name_or_path"] = str(origin.folder)
+    return result
 
 
 # -------------------------------------------------------------------------------------------------------------- loading
@@ -239,7 +242,7 @@ _NOTES = {
 _EMPTY = {"never_split", "extra_special_tokens", "additional_special_tokens", "full_tokenizer_file"}
 
 
-def load(folder: Path, dtype: torch.dtype) -> tuple[BertModel, PlainTokenizer] | None:
+def load_minimal_bert(folder: Path, dtype: torch.dtype) -> tuple[MinimalBert, PlainTokenizer] | None:
     """The BERT in a folder and its tokenizer; None if anything is unusual, so that transformers loads it.
 
     Args:
@@ -255,12 +258,12 @@ def load(folder: Path, dtype: torch.dtype) -> tuple[BertModel, PlainTokenizer] |
 
 
 def _require(*usual: object) -> None:
-    """Raise an error, for which ``load`` returns None, unless all of these are true."""
+    """Raise an error, for which ``load_minimal_bert`` returns None, unless all of these are true."""
     if not all(usual):
         raise ValueError("transformers loads it")
 
 
-def _load(folder: Path, dtype: torch.dtype) -> tuple[BertModel, PlainTokenizer]:
+def _load(folder: Path, dtype: torch.dtype) -> tuple[MinimalBert, PlainTokenizer]:
     check_files(folder)
     names = os.listdir(folder)
     _require(not _UNUSUAL_FILES.intersection(names))
@@ -270,7 +273,7 @@ def _load(folder: Path, dtype: torch.dtype) -> tuple[BertModel, PlainTokenizer]:
     config = _read_config(values)
     plain = _read_tokenizer(origin, values.get("tokenizer_class"))
     weights = _read_weights(folder / "model.safetensors", config.num_hidden_layers)
-    network = BertModel(config, origin)
+    network = MinimalBert(config, origin)
     network.load_state_dict({name: weight.to(dtype) for name, weight in weights.items()}, assign=True)
     return network, plain
 

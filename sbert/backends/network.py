@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from functools import partial
 from itertools import chain
@@ -41,7 +42,7 @@ def state_of(model: nn.Module, kind: Callable[[], State]) -> State:
     return known.setdefault(kind, kind()) if state is None else state
 
 
-class ModuleTree:
+class ModuleSnapshot:
     """What a walk over a model finds, and whether another walk would find the same.
 
     A forward leaves little of the modules in the caches of a processor, so that to visit them all takes a single
@@ -67,7 +68,7 @@ class ModuleTree:
         # A function that the caller has put in the place of a module's forward runs in that module alone.
         self.has_own_forward: bool = any("forward" in each for each in [vars(model), *self._attributes])
         # With hooks, whose functions may refer to the model, this is not kept.
-        self.lasts: bool = not self.has_hooks and not any(isinstance(m, torch.jit.ScriptModule) for m in self.below)
+        self.cacheable: bool = not self.has_hooks and not any(isinstance(m, torch.jit.ScriptModule) for m in self.below)
         self._counts = [len(vars(model)), *map(len, self._attributes)]
         self._compared = [table for each in tables for table in each[:2]]
         self._empty = [table for each in tables for table in each if not table]
@@ -75,7 +76,7 @@ class ModuleTree:
         self._modules = list(chain.from_iterable(self._children))
         self._weights = [table.values() for table in parameters if table]
 
-    def holds(self, model: nn.Module) -> bool:
+    def is_current(self, model: nn.Module) -> bool:
         """Whether the model has the modules of before, and none of them has hooks or another attribute."""
         own = vars(model)
         if any(self._empty) or [len(own), *map(len, self._attributes)] != self._counts:
@@ -94,21 +95,21 @@ class ModuleTree:
         return everywhere or self.has_hooks, list(map(Tensor.data_ptr, weights)), versions
 
 
-def tree(model: nn.Module) -> ModuleTree:
+def snapshot(model: nn.Module) -> ModuleSnapshot:
     """What a walk over a model finds now."""
     known = _states.setdefault(model, {})
-    current: ModuleTree | None = known.get(ModuleTree)
-    if current is None or not current.holds(model):
-        current = ModuleTree(model)
-        known.pop(ModuleTree, None)
-        if current.lasts:
-            known[ModuleTree] = current
+    current: ModuleSnapshot | None = known.get(ModuleSnapshot)
+    if current is None or not current.is_current(model):
+        current = ModuleSnapshot(model)
+        known.pop(ModuleSnapshot, None)
+        if current.cacheable:
+            known[ModuleSnapshot] = current
     return current
 
 
 def walk(model: nn.Module) -> list[nn.Module]:
     """The module and all below it, level by level: ``modules()``, without the cost of its names."""
-    return [model, *tree(model).below]
+    return [model, *snapshot(model).below]
 
 
 def has_hooks(model: nn.Module, kinds: tuple[str, ...] = FORWARD_HOOKS, own: bool = False) -> bool:
@@ -116,7 +117,7 @@ def has_hooks(model: nn.Module, kinds: tuple[str, ...] = FORWARD_HOOKS, own: boo
     if _has_any_global_hook():  # type: ignore[no-untyped-call]
         return True
     if kinds == FORWARD_HOOKS and not own:
-        return tree(model).has_hooks
+        return snapshot(model).has_hooks
     return any(any(map(attrgetter(kind), [model] if own else walk(model))) for kind in kinds)
 
 
@@ -139,7 +140,7 @@ class Samples:
             self._read = partial(np.concatenate, [_array(view) for view in views] or [np.zeros(0)], axis=None)
         self._before = self._read().tobytes()
 
-    def holds(self) -> bool:
+    def is_current(self) -> bool:
         """Whether the weights are those of before."""
         return bool(self._read().tobytes() == self._before)
 
@@ -210,3 +211,22 @@ def check_limit(network: nn.Module, length: int | None, least: int) -> int | Non
             f"max_seq_length={length} exceeds the {positions} positions of the model; pass at most {positions}"
         )
     return length
+
+
+def vocab_size(network: Any) -> int | None:
+    """Number of tokens in the embedding table of a network; None without a table."""
+    try:
+        table = network.get_input_embeddings()
+    except NotImplementedError:
+        return None
+    return table.num_embeddings if isinstance(table, nn.Embedding) else None
+
+
+def accepts(network: nn.Module, name: str) -> bool:
+    """Whether the forward of a network has an argument of this name."""
+    return name in inspect.signature(network.forward).parameters
+
+
+def without_cache(network: nn.Module) -> dict[str, Any]:
+    """Options of a forward that does not return keys and values for a next token."""
+    return {"use_cache": False} if accepts(network, "use_cache") else {}

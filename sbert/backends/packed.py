@@ -10,8 +10,9 @@ from torch import Tensor, nn
 
 from sbert.backends import huggingface
 from sbert.backends.attention import attend
-from sbert.backends.network import position_table
-from sbert.backends.padded import Backend, accepts, without_cache
+from sbert.backends.backend import Backend
+from sbert.backends.minimal_bert import MinimalBert
+from sbert.backends.network import accepts, position_table, without_cache
 from sbert.batch import TokenBatch
 
 # Name of this attention in transformers.
@@ -71,17 +72,19 @@ def register() -> None:
     huggingface.import_from("AttentionMaskInterface").register(NAME, masks)
 
 
-def adopt(network: Any) -> None:
-    """Set the attention of a transformer to this one, unless it is not supported or the caller has chosen another."""
+def adopt(network: Any, backend: str = "auto") -> None:
+    """Set the attention of a transformer to this one, unless it is not supported or the caller has chosen another.
+
+    Args:
+        network: A Hugging Face model, which may come from another process; a minimal BERT has no need of it.
+        backend: ``"plain"`` to set it back to that of torch.
+    """
+    if isinstance(network, MinimalBert):
+        return
     register()
-    if network.config._attn_implementation == "sdpa" and _foreign(network) is None:
-        network.set_attn_implementation(NAME)
-
-
-def leave(network: Any) -> None:
-    """Set the attention of a transformer that was given this one to that of torch."""
-    if network.config._attn_implementation == NAME:
-        network.set_attn_implementation("sdpa")
+    before, after = (NAME, "sdpa") if backend == "plain" else ("sdpa", NAME)
+    if network.config._attn_implementation == before and (backend == "plain" or _foreign(network) is None):
+        network.set_attn_implementation(after)
 
 
 def _foreign(network: Any) -> str | None:

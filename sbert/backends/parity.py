@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from sbert.backends.architectures import describe
-from sbert.backends.network import ALL_HOOKS, position_limit
-from sbert.backends.padded import REMEDY, Backend, Padded, vocab_size
+from sbert.backends.backend import PLAIN_REMEDY, Backend
+from sbert.backends.network import ALL_HOOKS, position_limit, vocab_size
+from sbert.backends.padded import Padded
 from sbert.batch import TokenBatch
 from sbert.storage.files import is_failure, one_line
 
@@ -70,7 +71,7 @@ def parity(
 def warn_slower(network: Any, reason: str) -> str:
     """Warn that a network runs by a plainer backend than it should, and return the reason."""
     name = type(network).__name__
-    warnings.warn(f"{name} runs by its plain, slower forward: {reason}; {REMEDY}", stacklevel=2)
+    warnings.warn(f"{name} runs by its plain, slower forward: {reason}; {PLAIN_REMEDY}", stacklevel=2)
     return reason
 
 

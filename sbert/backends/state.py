@@ -7,17 +7,18 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from sbert.backends import packed
+from sbert.backends.backend import Backend, CallSettings, RunBatch, inference_call
 from sbert.backends.cpu_training import CpuTraining
 from sbert.backends.fused import Fused
 from sbert.backends.half_precision import HalfPrecision
-from sbert.backends.minimal_bert import BertModel
-from sbert.backends.network import ModuleTree, Samples, has_hooks, state_of, tree
+from sbert.backends.minimal_bert import MinimalBert, convert_model
+from sbert.backends.network import ModuleSnapshot, Samples, has_hooks, snapshot, state_of
 from sbert.backends.packed import Packed
-from sbert.backends.padded import Backend, Forward, Inference, Padded, in_dtype, inference
+from sbert.backends.padded import Padded, in_dtype
 from sbert.backends.parity import parity, warn_slower
-from sbert.backends.threads import with_available_threads
 from sbert.batch import TokenBatch
 from sbert.storage.files import is_failure, is_out_of_memory, one_line
 from sbert.storage.processes import Lock
@@ -47,7 +48,7 @@ class CachedBackend(NamedTuple):
     settings: object
     samples: Samples
     weights: torch.dtype
-    modules: ModuleTree
+    modules: ModuleSnapshot
 
 
 class ModelState:
@@ -61,24 +62,27 @@ class ModelState:
         self.reads_first: bool | None = None
 
 
-def forward(network: Any, batch: TokenBatch) -> Tensor:
+def forward(network: Any, batch: TokenBatch, plain: bool = False) -> Tensor:
     """The last layer's vectors of all tokens, by the backend that is the fastest here.
 
     Args:
         network: A Hugging Face model, or a minimal BERT.
         batch: At least one token.
+        plain: Whether the module itself runs, with padding.
 
     Shape:
         Output: (tokens, dim), of the network's dtype or that of autocast.
     """
-    call = inference.get()
+    call = inference_call.get()
+    if plain:
+        dtype = network.dtype if call is None else call.settings.dtype
+        return in_dtype(dtype, network, Padded(network).forward, batch)
     if call is None or network.training or torch.is_grad_enabled():
         return select(network, batch.values.device).forward(batch)
     run = call.forwards.get(network)
     if run is None:
-        run = call.forwards[network] = _choose(network, call, batch.values.device)
-    shares = call.shares_cores and torch.get_num_threads() > 1
-    return with_available_threads(run, batch) if shares else run(batch)
+        run = call.forwards[network] = _choose(network, call.settings, batch.values.device)
+    return run(batch)
 
 
 def select(network: Any, device: torch.device) -> Backend:
@@ -103,18 +107,18 @@ def refusal(kind: type[Backend], network: Any, device: torch.device, dtype: torc
 
 def padding_reason(network: Any) -> str | None:
     """Why batches of a network are padded, if they are; the first batch may show a reason that was not known before."""
-    if isinstance(network, BertModel):
+    if isinstance(network, MinimalBert):
         return None
     known = state_of(network, ModelState).refusals
     compared = (reason for (kind, _, _), reason in known.items() if kind is Packed and reason)
     return Packed.supports(network, network.device, network.dtype) or next(compared, None)
 
 
-def _choose(network: Any, call: Inference, device: torch.device) -> Forward:
+def _choose(network: Any, settings: CallSettings, device: torch.device) -> RunBatch:
     """How a network runs in one call of ``encode``: from copies of its weights, or as the module, seen by its hooks."""
-    cached = cached_backend(network, call) if call.copies else None
+    cached = cached_backend(network, settings) if settings.copies else None
     if cached is None or cached.backend is None:
-        return _of_module(network, call, device)
+        return _of_module(network, settings, device)
     backend, weights, kind = cached.backend, cached.weights, device.type
 
     def run(batch: TokenBatch) -> Tensor:
@@ -125,11 +129,11 @@ def _choose(network: Any, call: Inference, device: torch.device) -> Forward:
             if not is_failure(error):
                 raise
             reason = f"it fails {backend.how} ({one_line(error)})"
-        # Not from outside: the call would refer to itself, and its memory wait for the garbage collector.
-        own: Any = inference.get()
-        plain = _of_module(network, own, device)
+        plain = _of_module(network, settings, device)
         vectors = plain(batch)  # Where this fails, too, it is not the backend's fault.
-        own.forwards[network] = plain
+        # Not from outside: the call would refer to itself, and its memory wait for the garbage collector.
+        call: Any = inference_call.get()
+        call.forwards[network] = plain
         warn_slower(network, reason)
         state_of(network, ModelState).cached = cached._replace(backend=None, reason=reason)  # Until the weights change.
         return vectors
@@ -137,26 +141,26 @@ def _choose(network: Any, call: Inference, device: torch.device) -> Forward:
     return run
 
 
-def _of_module(network: Any, inference: Inference, device: torch.device) -> Forward:
+def _of_module(network: Any, settings: CallSettings, device: torch.device) -> RunBatch:
     """The module itself, compiled if that is wanted and it has no hooks, in the dtype of the call."""
     module = select(network, device).forward
-    if inference.compiling is not None and not has_hooks(network):
-        module = torch.compile(module, **inference.compiling)
-    return partial(in_dtype, inference.dtype, network, module)
+    if settings.compiling is not None and not has_hooks(network):
+        module = torch.compile(module, **settings.compiling)
+    return partial(in_dtype, settings.dtype, network, module)
 
 
-def cached_backend(network: Any, inference: Inference) -> CachedBackend:
+def cached_backend(network: Any, call: CallSettings) -> CachedBackend:
     """What computes from copies of the weights: made at its first use, and again after the weights have changed."""
-    known, current = state_of(network, ModelState), tree(network)
-    settings, cached = (inference.dtype, inference.compiling, *current.version()), known.cached
-    same = cached is not None and cached.settings == settings and (cached.modules is current or not current.lasts)
-    if cached is not None and same and cached.samples.holds():
+    known, current = state_of(network, ModelState), snapshot(network)
+    settings, cached = (call.dtype, call.compiling, *current.version()), known.cached
+    same = cached is not None and cached.settings == settings and (cached.modules is current or not current.cacheable)
+    if cached is not None and same and cached.samples.is_current():
         return cached
     with _lock:
         known.cached = None  # Its copies are not needed while others are made.
         samples = Samples(network)
         try:
-            backend, reason = _fastest(network, inference)
+            backend, reason = _fastest(network, call)
         except (RuntimeError, MemoryError) as error:  # The module needs no copies; the next call tries again.
             if not is_out_of_memory(error):
                 raise
@@ -166,9 +170,9 @@ def cached_backend(network: Any, inference: Inference) -> CachedBackend:
     return cached
 
 
-def _fastest(network: Any, inference: Inference) -> tuple[Fused | HalfPrecision | None, str | None]:
+def _fastest(network: Any, settings: CallSettings) -> tuple[Fused | HalfPrecision | None, str | None]:
     """The fastest forward of copies of the weights, if there is one, and why it is not the fused one, if it is not."""
-    device, dtype, compiling = network.device, inference.dtype, inference.compiling
+    device, dtype, compiling = network.device, settings.dtype, settings.compiling
     reason = Fused.supports(network, device, dtype)
     if reason is None:
         fused = parity(Fused, network, device, dtype, dtype=dtype, compiling=compiling)
@@ -184,11 +188,16 @@ def _fastest(network: Any, inference: Inference) -> tuple[Fused | HalfPrecision 
     return None if isinstance(half, str) else half, reason
 
 
-def carry_over(network: nn.Module, successor: nn.Module) -> None:
-    """Keep what was chosen for a network that is replaced by another one with the same weights."""
+def materialize(network: Any) -> Any:
+    """The Hugging Face model with the weights of a minimal BERT, and what was chosen for that; others stay."""
+    if not isinstance(network, MinimalBert):
+        return network
+    model: Any = convert_model(network)
+    packed.adopt(model)
     cached = state_of(network, ModelState).cached
     if cached is not None:
-        state_of(successor, ModelState).cached = cached._replace(modules=tree(successor))
+        state_of(model, ModelState).cached = cached._replace(modules=snapshot(model))
+    return model
 
 
 def explain(network: Any, dtype: torch.dtype) -> tuple[str, dict[str, str]]:
@@ -198,7 +207,7 @@ def explain(network: Any, dtype: torch.dtype) -> tuple[str, dict[str, str]]:
         network: A Hugging Face model, or a minimal BERT.
         dtype: Of the arithmetic of ``encode``.
     """
-    cached = cached_backend(network, Inference(dtype))
+    cached = cached_backend(network, CallSettings(dtype))
     if isinstance(cached.backend, Fused):
         chosen = f"fused: {cached.backend.why}"
     else:

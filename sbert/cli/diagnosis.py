@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from sbert.backends.attention import has_kernel, kernel_failure
-from sbert.backends.state import explain
+from sbert.backends import explain, has_kernel, kernel_failure
 from sbert.encoder import SentenceEncoder
 from sbert.inputs.devices import SLOW_BFLOAT16, default_batch_tokens, inference_dtype, multiplies_bfloat16
 from sbert.modules.transformer import Transformer

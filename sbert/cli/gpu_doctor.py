@@ -28,9 +28,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 import torch
 
-from sbert.backends import Inference
-from sbert.backends.attention import attend
-from sbert.backends.parity import max_relative_error, probe_of
+from sbert.backends import CallSettings, InferenceCall, attend, max_relative_error, probe_of
 from sbert.cli import benchmark
 from sbert.cli.diagnosis import diagnose
 from sbert.cli.output import facts_table
@@ -96,7 +94,8 @@ def _compare(model: SentenceEncoder) -> Facts:
     job, facts = Encoding(model, plain=True), Facts()
     chosen = inference_dtype(model.dtype, model.automatic_dtype, model.device)[0]
     for dtype in dict.fromkeys((model.dtype, chosen)):
-        job.inference = Inference(dtype)
+        job.settings = CallSettings(dtype)
+        job.inference = InferenceCall(job.settings)
         with evaluating(model):
             result = compare(job)
         known = "error {:.1e} of {:.1e}".format(*result) if result else "not compared: a module cannot be copied"

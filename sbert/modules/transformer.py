@@ -10,10 +10,17 @@ import torch
 from torch import nn
 
 from sbert import backends
-from sbert.backends import huggingface, minimal_bert, packed
-from sbert.backends.minimal_bert import BertModel, PlainTokenizer
-from sbert.backends.network import check_limit, default_limit, has_hooks, position_limit
-from sbert.backends.padded import vocab_size
+from sbert.backends import (
+    MinimalBert,
+    PlainTokenizer,
+    check_limit,
+    default_limit,
+    has_hooks,
+    huggingface,
+    load_minimal_bert,
+    position_limit,
+    vocab_size,
+)
 from sbert.batch import TokenBatch, TokenEmbeddings
 from sbert.inputs.arguments import known_arguments, warn
 from sbert.modules.tokenizer import FastTokenizer, SlowTokenizer, Tokenizing
@@ -65,7 +72,7 @@ class Transformer(Tokenizing, nn.Module):
     @known_arguments
     def __init__(
         self,
-        model: str | os.PathLike[str] | PreTrainedModel | BertModel,
+        model: str | os.PathLike[str] | PreTrainedModel | MinimalBert,
         tokenizer: PreTrainedTokenizerBase | PlainTokenizer | None = None,
         max_seq_length: int | None = None,
         *,
@@ -97,8 +104,7 @@ class Transformer(Tokenizing, nn.Module):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]
-        if not isinstance(self.network, BertModel):
-            packed.register()  # The model may come from another process.
+        backends.adopt(self.network, self._backend)  # The model may come from another process.
 
     @property
     def auto_model(self) -> Any:
@@ -106,7 +112,7 @@ class Transformer(Tokenizing, nn.Module):
         return self.materialize()
 
     @auto_model.setter
-    def auto_model(self, model: PreTrainedModel | BertModel) -> None:
+    def auto_model(self, model: PreTrainedModel | MinimalBert) -> None:
         """Only for type checkers: ``nn.Module`` keeps modules that are assigned."""
 
     @property
@@ -116,13 +122,9 @@ class Transformer(Tokenizing, nn.Module):
 
     def materialize(self) -> Any:
         """Replace a minimal BERT by the Hugging Face model with the same weights, and return that."""
-        if isinstance(self.network, BertModel):
+        if isinstance(self.network, MinimalBert):
             with huggingface.lock:
-                if isinstance(self.network, BertModel):
-                    model = minimal_bert.convert_model(self.network)
-                    packed.adopt(model)
-                    backends.carry_over(self.network, model)
-                    self.auto_model = model
+                self.auto_model = backends.materialize(self.network)
         return self.network
 
     @property
@@ -133,18 +135,14 @@ class Transformer(Tokenizing, nn.Module):
     @backend.setter
     def backend(self, name: str) -> None:
         self._backend = backends.choose_backend(name)
-        if self._backend == "plain":
-            packed.leave(self.materialize())
-        elif not isinstance(self.network, BertModel):
-            packed.adopt(self.network)
+        backends.adopt(self.materialize() if self._backend == "plain" else self.network, self._backend)
 
     @property
     def tokenizer(self) -> Any:
         """The tokenizer of transformers."""
         if isinstance(self._tokenizer, PlainTokenizer):
             with huggingface.lock:
-                if isinstance(self._tokenizer, PlainTokenizer):
-                    self._tokenizer = minimal_bert.convert_tokenizer(self._tokenizer)
+                self._tokenizer = backends.materialize_tokenizer(self._tokenizer)
         return self._tokenizer
 
     @tokenizer.setter
@@ -165,8 +163,7 @@ class Transformer(Tokenizing, nn.Module):
     @property
     def vocab_size(self) -> int | None:
         """Number of tokens in the embedding table; None without a table."""
-        network: Any = self._modules["auto_model"]
-        return network.config.vocab_size if isinstance(network, BertModel) else vocab_size(network)
+        return vocab_size(self.network)
 
     @property
     def padding_reason(self) -> str | None:
@@ -207,12 +204,11 @@ class Transformer(Tokenizing, nn.Module):
         network: Any = self._modules["auto_model"]
         if len(batch.values) == 0:
             return batch.embeddings(torch.zeros(0, self.dim, dtype=network.dtype, device=batch.values.device))
-        if self._backend == "plain" or batch.values.device in self.plain_devices:
-            return batch.embeddings(backends.plain(network, batch))
+        plain = self._backend == "plain" or batch.values.device in self.plain_devices
         learns = self.training or torch.is_grad_enabled()
-        if isinstance(network, BertModel) and (learns or has_hooks(network)):
+        if isinstance(network, MinimalBert) and not plain and (learns or has_hooks(network)):
             network = self.materialize()
-        return batch.embeddings(backends.forward(network, batch))
+        return batch.embeddings(backends.forward(network, batch, plain))
 
     def extra_repr(self) -> str:
         return f"max_seq_length={self.max_seq_length}, lower_case={self.lower_case}"
@@ -223,7 +219,7 @@ class Transformer(Tokenizing, nn.Module):
 
 def _read(folder: Path, dtype: torch.dtype, tokenizer: Any) -> tuple[Any, Any]:
     """The model in a folder, and its tokenizer unless one is given."""
-    loaded = minimal_bert.load(folder, dtype)
+    loaded = load_minimal_bert(folder, dtype)
     if loaded:
         return loaded[0], tokenizer or loaded[1]
     model = huggingface.load_model(folder, huggingface.load_config(folder, {}), dtype, {})

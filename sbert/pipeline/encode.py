@@ -17,8 +17,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from sbert.backends import Inference
-from sbert.backends.network import tree
+from sbert.backends import CallSettings, InferenceCall, snapshot
 from sbert.batch import Ragged, TokenBatch, TokenEmbeddings, move, start_to_host
 from sbert.functional import directions, truncate
 from sbert.inputs.arguments import check_choice, check_count
@@ -51,7 +50,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
     with _lock:
         threads, paused = _calls.setdefault(shared, ([], []))
         threads.append(thread)
-        paused += filter(attrgetter("training"), [model, *tree(shared).below])
+        paused += filter(attrgetter("training"), [model, *snapshot(shared).below])
         _set_mode(paused, training=False)
     try:
         with torch.no_grad():
@@ -193,17 +192,16 @@ class Encoding:
         dtype = self.dtype
         if model.automatic_dtype and not plain and self.device.type != "cpu":
             dtype, _ = inference_dtype(dtype, True, self.device)
-        if deterministic:
-            self.inference = Inference(dtype, copies=self.device.type == "cpu", shares_cores=False)
-        else:
-            self.inference = Inference(dtype, None if plain else model._compiling)
+        copies, compiling = not deterministic or self.device.type == "cpu", None if plain else model._compiling
+        self.settings = CallSettings(dtype, None if deterministic else compiling, copies)
+        self.inference = InferenceCall(self.settings)
         if self.device.type == "cuda" and not plain:
             check_once(self, evaluating)
 
     @property
     def batch_tokens(self) -> int:
         """Maximum number of tokens per batch."""
-        return self._batch_tokens or default_batch_tokens(self.device, self.inference.dtype)
+        return self._batch_tokens or default_batch_tokens(self.device, self.settings.dtype)
 
     def report(self, total: int | None, show: bool | None = None, what: str = "") -> Report:
         """A report of a number of texts, if it is known; ``what`` they are called there."""
@@ -213,7 +211,8 @@ class Encoding:
     def exact(self) -> Encoding:
         """The same call, which computes in the dtype of the weights, and leaves the copies of lower precision."""
         other = copy.copy(self)
-        other.inference = Inference(self.dtype, copies=False, shares_cores=not self.deterministic)
+        other.settings = CallSettings(self.dtype, copies=False)
+        other.inference = InferenceCall(other.settings)
         return other
 
     # ------------------------------------------------------------------------------------------------- vectors
@@ -303,10 +302,10 @@ class Encoding:
 
     def beyond_range(self, outputs: Tensor, report: Report) -> Rows:
         """The rows that have left the range of half precision; the report counts them."""
-        if self.inference.dtype == self.dtype:
+        if self.settings.dtype == self.dtype:
             return np.zeros(0, np.int64)
         rows = not_finite(outputs)
-        half, full = (str(dtype).partition(".")[2] for dtype in (self.inference.dtype, self.dtype))
+        half, full = (str(dtype).partition(".")[2] for dtype in (self.settings.dtype, self.dtype))
         report.left_range(len(rows), half, full)
         return rows
 

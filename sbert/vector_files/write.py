@@ -148,7 +148,7 @@ def _header(job: Any) -> Header:
         **{name: getattr(job, name) for name in _SETTINGS},
         "ranges": sha256(ranges.tobytes()).hexdigest(),
         "max_seq_length": job.model.max_seq_length,
-        "dtype": str(job.inference.dtype),
+        "dtype": str(job.settings.dtype),
         "device": job.device.type,
         **{f"version of {name}": version for name, version in verification.versions().items()},
     }

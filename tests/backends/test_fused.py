@@ -39,7 +39,7 @@ def model(tmp_path: Path) -> SentenceEncoder:
 
 
 def cached(model: SentenceEncoder, dtype: torch.dtype = torch.float32) -> state.CachedBackend:
-    return state.cached_backend(model[0].network, state.Inference(dtype))
+    return state.cached_backend(model[0].network, state.CallSettings(dtype))
 
 
 def is_fused(model: SentenceEncoder) -> bool:
@@ -152,9 +152,9 @@ def test_a_change_of_some_rows_or_of_a_transposed_weight_is_seen() -> None:
     table = nn.Embedding(2, 64)
     for weight, rows in ((layer.weight, slice(1, 60)), (table.weight, slice(1, 2)), (layer.bias, slice(0, 32))):
         samples = Samples(nn.ModuleList([layer, table]))
-        assert samples.holds()
+        assert samples.is_current()
         weight.data[rows] *= -3
-        assert not samples.holds()
+        assert not samples.is_current()
 
 
 def test_nothing_is_kept_of_a_model_that_is_gone(model: SentenceEncoder) -> None:
@@ -257,7 +257,7 @@ def test_a_forward_that_differs_is_not_used(model: SentenceEncoder, monkeypatch:
     network._states.clear()
     right = Fused.forward
     monkeypatch.setattr(Fused, "forward", lambda self, batch: right(self, batch) + 1e-2)
-    with pytest.warns(UserWarning, match="BertModel runs by its plain, slower forward: in the fused forward its vec"):
+    with pytest.warns(UserWarning, match="MinimalBert runs by its plain, slower forward: in the fused forward its vec"):
         assert np.abs(model.encode(TEXTS) - expected).max() <= 1e-6
     assert model.encode(TEXTS).shape  # It is said once.
 
@@ -353,7 +353,6 @@ def test_the_plain_layout_where_the_other_does_not_work(monkeypatch: pytest.Monk
 
 def test_no_clock_decides(monkeypatch: pytest.MonkeyPatch) -> None:
     """With clocks that say anything, the same backend, layout, vectors and trained weights, to the last bit."""
-    monkeypatch.setattr("sbert.backends.state.with_available_threads", lambda run, batch: run(batch))  # Asks the load.
     results = []
     for seed in range(3):
         draw = random.Random(seed)

@@ -20,8 +20,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from sbert import SentenceEncoder, TokenBatch, Transformer
+from sbert.backends import MinimalBert, PlainTokenizer, state
 from sbert.backends import minimal_bert as light
-from sbert.backends.minimal_bert import BertModel, PlainTokenizer
 from sbert.backends.network import state_of
 from sbert.backends.state import ModelState
 from tests import small
@@ -47,7 +47,7 @@ def encoder(folder: Path, **options: Any) -> SentenceEncoder:
 def full(folder: Path, **options: Any) -> SentenceEncoder:
     """Loaded as it is where anything is out of the ordinary."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(light, "load", lambda folder, dtype: None)
+        patch.setattr("sbert.saving.codecs.transformer.load_minimal_bert", lambda folder, dtype: None)
         model = encoder(folder, **options)
     assert not is_light(model)
     return model
@@ -55,7 +55,7 @@ def full(folder: Path, **options: Any) -> SentenceEncoder:
 
 def is_light(model: SentenceEncoder) -> bool:
     """Whether nobody has asked for the objects of transformers as yet."""
-    lights = isinstance(model[0].network, BertModel), isinstance(model[0]._tokenizer, PlainTokenizer)
+    lights = isinstance(model[0].network, MinimalBert), isinstance(model[0]._tokenizer, PlainTokenizer)
     assert len(set(lights)) == 1
     return lights[0]
 
@@ -180,8 +180,8 @@ def test_threads_that_ask_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     """One of them makes it; others encode meanwhile."""
     model = encoder(bert(tmp_path))
     expected = model.encode(small.TEXTS)
-    made, make = [], light.convert_model
-    monkeypatch.setattr(light, "convert_model", lambda network: made.append(make(network)) or made[-1])
+    made, make = [], state.convert_model
+    monkeypatch.setattr(state, "convert_model", lambda network: made.append(make(network)) or made[-1])
 
     def ask(number: int) -> bool:
         if number % 2:
@@ -303,7 +303,7 @@ UNUSUAL: dict[str, list[Edit]] = {
 @pytest.mark.parametrize("name", UNUSUAL)
 def test_transformers_judges_what_is_unusual(name: str, tmp_path: Path) -> None:
     bert(tmp_path)
-    assert light.load(tmp_path, torch.float32) is not None
+    assert light.load_minimal_bert(tmp_path, torch.float32) is not None
     small.write(tmp_path, {SBERT: {"max_seq_length": 24}})
     for edit in UNUSUAL[name]:
         edit(tmp_path)

@@ -114,6 +114,20 @@ def test_direction(graph: dict[Path, set[Path]]) -> None:
     assert wrong == []
 
 
+# What other rooms import from the backends: their door, and the one file of names of transformers.
+DOOR = {"backends/__init__.py", "backends/huggingface.py"}
+
+
+def test_the_backends_have_one_door(graph: dict[Path, set[Path]]) -> None:
+    used = {
+        other.relative_to(PACKAGE).as_posix()
+        for path, others in graph.items()
+        for other in others
+        if room(other) == "backends" != room(path)
+    }
+    assert used == DOOR
+
+
 def test_no_circles(graph: dict[Path, set[Path]]) -> None:
     TopologicalSorter(graph).prepare()  # The error names the circle.
 

@@ -85,7 +85,7 @@ def encode_beside_another_gpu(folder: Path) -> None:
     for capabilities, dtype in (([(7, 5), (9, 0)], torch.bfloat16), ([(9, 0), (7, 5)], torch.float16)):
         with simulated(capabilities) as gpu:
             model = encoder(folder, "bert", "cuda:1")
-            assert Encoding(model).inference.dtype == dtype, capabilities
+            assert Encoding(model).settings.dtype == dtype, capabilities
             model.encode(TEXTS[:9])
             assert (gpu.count("kernel _flash_attention_forward") > 0) == (dtype == torch.bfloat16), capabilities
 

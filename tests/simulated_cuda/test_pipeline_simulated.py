@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from sbert import CrossEncoder, Normalize, Pooling, SentenceEncoder, TokenBatch, Trainer, TrainingConfig, Transformer
-from sbert.backends.state import Inference, cached_backend
+from sbert.backends.state import CallSettings, cached_backend
 from sbert.batch import start_to_host
 from sbert.chunking import encode_chunks
 from sbert.distributed.ranks import Ranks
@@ -176,11 +176,11 @@ def test_what_leaves_the_range_of_float16_is_computed_again(folder: Path, tmp_pa
             windows = [job.vectors(texts[start : start + 4], report) for start in range(0, len(texts), 4)]
         assert len(warned) == 1
         np.testing.assert_allclose(torch.cat(windows), reference, atol=1e-5)
-        copies = cached_backend(model[0].network, Inference(torch.float16)).backend
+        copies = cached_backend(model[0].network, CallSettings(torch.float16)).backend
         with pytest.warns(UserWarning, match="1 of 1 sentences left the range"):
             np.testing.assert_allclose(model.encode(texts[0]), reference[0], atol=1e-5)
         # The copies stay for the next call.
-        assert cached_backend(model[0].network, Inference(torch.float16)).backend is copies
+        assert cached_backend(model[0].network, CallSettings(torch.float16)).backend is copies
         with pytest.warns(UserWarning, match=all_of_them):
             bits = model.encode(texts, precision="ubinary")
         np.testing.assert_array_equal(bits, np.packbits(reference > 0, 1))

@@ -19,8 +19,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sbert import losses
+from sbert.backends import padded_arguments
 from sbert.backends.huggingface import import_from, silence
-from sbert.backends.padded import Padded
 from sbert.integrations.sentence_transformers.forms import similarity_name
 from sbert.integrations.sentence_transformers.readers import InputExample, NoDuplicatesDataLoader
 
@@ -220,7 +220,7 @@ class AdaptiveLayerLoss(_WithModel, losses.AdaptiveLayerLoss):
     def encode(self, model: Any, batch: Any) -> Tensor:
         """The vectors of all layers side by side. Shape: (texts, layers * dim)."""
         network = model[0].auto_model
-        output = network(**Padded(network)._arguments(batch), output_hidden_states=True)
+        output = network(**padded_arguments(network, batch), output_hidden_states=True)
         states = torch.stack([*output.hidden_states[:-1], output.last_hidden_state])  # (layers, rows, longest, dim)
         tokens = states[:, : batch.rows, : batch.longest].flatten(1, 2)[:, batch.slot_of_token]
         vectors = [reduce(lambda x, module: module(x), [*model][1:], batch.embeddings(each)) for each in tokens]

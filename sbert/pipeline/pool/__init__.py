@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 import numpy as np
 import torch
 
-from sbert.backends.network import tree
+from sbert.backends import snapshot
 from sbert.inputs.devices import check_device
 from sbert.pipeline.pool.broker import PROGRAM, Place
 from sbert.pipeline.pool.encoding import PooledEncoding
@@ -64,7 +64,7 @@ class Pool(AbstractContextManager["Pool"]):
         if not self.devices:
             raise ValueError("devices is empty; pass one device per process, or None for all")
         self.model: Any = model
-        self._version = tree(model).version()
+        self._version = snapshot(model).version()
         with ExitStack() as opened:
             folder = opened.enter_context(temporary_folder("sbert-pool"))
             _write_model(model, folder)
@@ -91,7 +91,7 @@ class Pool(AbstractContextManager["Pool"]):
         """Raise a ``ValueError`` unless the workers have the weights of the model."""
         if self.model is not model:
             raise ValueError("the pool was made for another model; make one with pool() of this model")
-        if self._version != tree(model).version():
+        if self._version != snapshot(model).version():
             raise ValueError("the weights have changed since the pool was made; make a new one")
 
     def encoding(self, chunk_size: int | None) -> Callable[..., PooledEncoding]:

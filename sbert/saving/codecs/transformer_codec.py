@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from sbert.backends import huggingface, minimal_bert
+from sbert.backends import huggingface, load_minimal_bert
 from sbert.inputs.arguments import warn
 from sbert.modules import Transformer
 from sbert.saving.codecs.codec import Codec, ReadOptions
@@ -49,7 +49,7 @@ def _read(folder: Path, options: ReadOptions) -> Transformer:
     _check(config)
     arguments = {name: {**_read_arguments(config, name), **options.arguments.get(name, {})} for name in _ARGUMENTS}
     base, dtype = _base_of(folder, options.resolve), options.dtype or torch.float32
-    loaded = None if any(arguments.values()) or base != folder else minimal_bert.load(folder, dtype)
+    loaded = None if any(arguments.values()) or base != folder else load_minimal_bert(folder, dtype)
     # The base model of an adapter has a folder of its own, which another process may replace as well.
     model, tokenizer = loaded or read_whole(base, lambda: _load(folder, base, dtype, arguments))
     lower_case = config.field("do_lower_case", bool, False)

@@ -7,8 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sbert.backends import huggingface
-from sbert.backends.padded import accepts, without_cache
+from sbert.backends import accepts, huggingface, without_cache
 from sbert.modules import Dense, Dropout, LayerNorm, Normalize, Pooling, Transformer
 from sbert.saving.format import POOLING_KEYS
 

@@ -27,7 +27,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from sbert.backends.linear import matrix_product
+from sbert.backends import matrix_product
 from sbert.functional import in_range
 from sbert.pipeline.notebook import Table, tabulate_hits
 

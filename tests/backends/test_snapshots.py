@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from sbert.backends.network import has_hooks, tree, walk
+from sbert.backends.network import has_hooks, snapshot, walk
 
 
 class Block(nn.Module):
@@ -33,7 +33,7 @@ def found(model: nn.Module) -> tuple[Any, ...]:
 
 
 def remembered(model: nn.Module) -> tuple[Any, ...]:
-    return set(walk(model)), set(tree(model).version()[1]), has_hooks(model)
+    return set(walk(model)), set(snapshot(model).version()[1]), has_hooks(model)
 
 
 def hook(*_: object) -> None:
@@ -67,7 +67,7 @@ CHANGES: dict[str, Callable[[Any], object]] = {
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_a_change_is_seen(change: Callable[[Any], object], model: nn.Sequential) -> None:
     assert remembered(model) == found(model)
-    assert tree(model) is tree(model)
+    assert snapshot(model) is snapshot(model)
     handle = change(model)
     assert remembered(model) == found(model)
     if hasattr(handle, "remove"):
