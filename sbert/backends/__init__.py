@@ -122,9 +122,9 @@ stand in ``tests/benchmarks/README.md``, with the program that prints them
 ## Pitfalls
 
 - ``model.compile()`` puts the transformer through ``torch.compile``. It does not pay on a CPU.
-- Beside other processes that compute, threads of OpenMP wait for a core and for each other. On Linux, a batch of at
-  most 512 tokens therefore uses as many threads as ``/proc/loadavg`` and the container leave cores for. Larger ones,
-  and a process that is bound to some cores of a machine, use all of theirs.
+- Beside other processes that compute, the threads of OpenMP wait for a core and for each other, and a single text may
+  take many times as long. Set ``OMP_NUM_THREADS`` (or ``torch.set_num_threads``) to the number of cores that are free:
+  ``OMP_NUM_THREADS=1`` in a service that encodes one text at a time beside other work.
 - float16 becomes float32 on a CPU, which only emulates it.
 """
 

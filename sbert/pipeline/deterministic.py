@@ -12,8 +12,9 @@ Whether all kernels then give the same bits depends on torch, and was not measur
 from __future__ import annotations
 
 import ctypes
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any
@@ -22,7 +23,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from sbert.backends.threads import own_number_of_threads
 from sbert.pipeline.batching import Rows, fixed_plan
 from sbert.pipeline.run import Runner
 from sbert.storage.processes import Lock, in_child
@@ -54,6 +54,16 @@ def run_fixed(runner: Runner[Any], done: npt.NDArray[np.bool_]) -> Iterator[tupl
     each = _workers(torch.get_num_threads()).map if on_cpu else map
     for rows, output in zip(plan, each(compute, (batch for _, batch in plan)), strict=True):
         yield rows[0], output[: len(rows[0])]
+
+
+@cache
+def own_number_of_threads() -> Callable[[int], object] | None:
+    """OpenMP's function that sets the number of threads of the calling thread alone; torch's also sets the default."""
+    try:
+        change: Callable[[int], object] = ctypes.CDLL(torch._C.__file__).omp_set_num_threads
+    except (OSError, AttributeError):
+        return None
+    return change if sys.platform == "linux" else None
 
 
 @cache

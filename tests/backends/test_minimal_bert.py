@@ -47,7 +47,7 @@ def encoder(folder: Path, **options: Any) -> SentenceEncoder:
 def full(folder: Path, **options: Any) -> SentenceEncoder:
     """Loaded as it is where anything is out of the ordinary."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sbert.saving.codecs.transformer.load_minimal_bert", lambda folder, dtype: None)
+        patch.setattr("sbert.saving.codecs.transformer_codec.load_minimal_bert", lambda folder, dtype: None)
         model = encoder(folder, **options)
     assert not is_light(model)
     return model

@@ -69,7 +69,6 @@ def file_of(name: str) -> Path:
 
 # The files that read a clock, and for what: figures, and how long to wait. Nothing is chosen by how long it took.
 CLOCKS = {
-    "backends/threads.py": "how long the load of the machine is remembered",
     "cli/benchmark.py": "figures",
     "cli/gpu_doctor.py": "figures",
     "cli/train.py": "the time that is left",
