@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.children import python
 
 STATUS = Path("/proc/self/status")
 
@@ -32,7 +32,6 @@ def grown(before: str, code: str) -> int:
     """
     if not STATUS.exists():
         pytest.skip("the system does not say how much of a process is in memory")
-    command = [sys.executable, "-c", _AROUND.format(before=before, code=code)]
-    result = subprocess.run(command, capture_output=True, text=True)
+    result = python("-c", _AROUND.format(before=before, code=code))
     assert result.returncode == 0, result.stderr
     return int(result.stdout.split()[-1])

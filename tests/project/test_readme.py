@@ -14,10 +14,11 @@ import sys
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
+
+from tests.children import CLIENT, Server
 
 ROOT = Path(__file__).parent.parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -32,40 +33,6 @@ def refuse(self, address):
     raise OSError(f"no network: {address}")
 
 socket.socket.connect = socket.socket.connect_ex = refuse
-"""
-
-# Runs commands and texts in Python, each in a fork: torch and transformers are imported once, in place of by each.
-SERVER = """
-import gc, os, socket, sys
-from socketserver import ForkingMixIn, StreamRequestHandler, UnixStreamServer
-import transformers.models.bert.modeling_bert
-from sbert.cli.main import main
-
-class Command(StreamRequestHandler):
-    def handle(self):
-        given, files, *_ = socket.recv_fds(self.request, 1 << 16, 3)
-        for number, file in enumerate(files):
-            os.dup2(file, number)
-        folder, *words = given.decode().split("\\0")
-        os.chdir(folder)
-        code = exec(words[1], {"__name__": "__main__"}) if words[0] == "-c" else main(words)
-        print(end="", flush=True)
-        self.wfile.write(b"%d" % (code or 0))
-
-class Server(ForkingMixIn, UnixStreamServer):
-    pass
-
-gc.freeze()
-with Server(sys.argv[1], Command) as server:
-    print("ready", flush=True)
-    server.serve_forever()
-"""
-CLIENT = """
-import os, socket, sys
-server = socket.socket(socket.AF_UNIX)
-server.connect(sys.argv[1])
-socket.send_fds(server, ["\\0".join([os.getcwd(), *sys.argv[2:]]).encode()], [0, 1, 2])
-sys.exit(int(server.recv(9) or 1))  # Nothing, after an error.
 """
 
 
@@ -92,31 +59,29 @@ def environment(root: Path) -> dict[str, str]:
 
 
 @pytest.fixture
-def sbert(tmp_path: Path) -> Iterator[Path]:
-    """A program in place of ``sbert`` and, after ``-c``, of Python."""
-    program = tmp_path / "bin" / "sbert"
-    program.parent.mkdir()
-    with TemporaryDirectory() as folder:  # A short name, as sockets need.
-        address = f"{folder}/socket"
-        words = shlex.join([sys.executable, "-IS", "-c", CLIENT, address])
-        program.write_text(f'#!/bin/sh\nexec {words} "$@"\n', encoding="utf-8")
-        program.chmod(0o755)
-        command = [sys.executable, "-c", SERVER, address]
-        with subprocess.Popen(command, env=environment(tmp_path), stdout=subprocess.PIPE) as server:
-            assert server.stdout.readline() == b"ready\n"
-            yield program
-            server.kill()
+def server(tmp_path: Path) -> Iterator[Server]:
+    """Runs commands and blocks of Python there."""
+    started = Server(environment(tmp_path))
+    yield started
+    started.close()
 
 
 @pytest.mark.slow  # All commands, and training.
-def test_all_blocks_run_in_order_in_one_empty_folder_without_a_network(sbert: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "empty"
-    folder.mkdir()
-    variables = {**os.environ, "PATH": f"{sbert.parent}{os.pathsep}{os.environ['PATH']}"}
+def test_all_blocks_run_in_order_in_one_empty_folder_without_a_network(server: Server, tmp_path: Path) -> None:
+    program, folder = tmp_path / "bin" / "sbert", tmp_path / "empty"
+    for path in (program.parent, folder):
+        path.mkdir()
+    words = shlex.join([sys.executable, "-IS", "-c", CLIENT, server.address, "-m", "sbert"])
+    program.write_text(f'#!/bin/sh\nexec {words} "$@"\n', encoding="utf-8")
+    program.chmod(0o755)
+    variables = {**os.environ, "PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}"}
     written: dict[Path, int] = {}
     for language, text in programs():
-        start = {"python": [sbert, "-c"], "bash": ["bash", "-euo", "pipefail", "-c"]}[language]
-        done = subprocess.run([*start, text], cwd=folder, env=variables, capture_output=True, text=True, timeout=500)
+        if language == "python":
+            done = server.run("-c", text, cwd=folder)
+        else:
+            command = ["bash", "-euo", "pipefail", "-c", text]
+            done = subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, timeout=500)
         assert done.returncode == 0, done.stderr
         # What the text beside the lines says that they print.
         for line in re.findall(r"^print\(.*\)  # (.*)$", text, re.MULTILINE):

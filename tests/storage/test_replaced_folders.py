@@ -32,7 +32,7 @@ from sbert.saving.format import check_replaceable
 from sbert.storage import atomic
 from sbert.training.run import checkpoint
 from tests import small
-from tests.vector_files.samples import in_child
+from tests.children import in_child
 
 TEXTS = ["a small boat", "lake"]
 

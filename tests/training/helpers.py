@@ -18,7 +18,7 @@ from sbert import Pooling, SentenceEncoder, Trainer, TrainingConfig, Transformer
 from sbert.distributed.ranks import leave
 from sbert.training import Callback, Progress
 from tests import small
-from tests.vector_files.samples import in_child
+from tests.children import in_child
 
 WORDS = " ".join(small.CORPUS[:2]).split()
 
@@ -96,11 +96,6 @@ class Kill(Callback):
     def on_step(self, progress: Progress) -> None:
         if progress.step == self.step:
             os.kill(os.getpid(), signal.SIGKILL)
-
-
-def run_in_child(run: Callable[[], object]) -> int:
-    """Run in a forked child; its wait status."""
-    return os.waitpid(in_child(run), 0)[1]
 
 
 def start_two_ranks(run: Callable[[int], object]) -> list[int]:

@@ -16,7 +16,8 @@ from torch import Tensor
 from sbert import SentenceEncoder
 from sbert.training import AveragedWeights, Callback, EarlyStopping, MLflow, Progress, PushToHub, TensorBoard, WandB
 from sbert.training.run import checkpoint
-from tests.training.helpers import Kill, fit, pairs, ranking, run_in_child, tiny, weights
+from tests.children import run_in_child
+from tests.training.helpers import Kill, fit, pairs, ranking, tiny, weights
 
 ROWS = pairs(8, False)
 

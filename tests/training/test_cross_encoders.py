@@ -29,7 +29,8 @@ from sbert.losses import (
 )
 from sbert.training import GradientBuckets, Ranks, Rows, Signature, TrainingBatch, backward
 from tests import pairs, small
-from tests.training.helpers import Kill, run_in_child, weights
+from tests.children import run_in_child
+from tests.training.helpers import Kill, weights
 
 WORDS = "boat lake fox hill winter green red seven home quiet long small".split()
 

@@ -23,7 +23,8 @@ from sbert.losses.module import LossModule
 from sbert.losses.signature import Signature
 from sbert.search import mine_hard_negatives
 from sbert.training import Callback, Progress, Ranks, RefreshNegatives, negatives
-from tests.training.helpers import Kill, fit, load, pairs, run_in_child, tiny, weights
+from tests.children import run_in_child
+from tests.training.helpers import Kill, fit, load, pairs, tiny, weights
 
 PAIRS = pairs(12, False)
 CORPUS = [" ".join(reversed(first.split())) for first, _ in pairs(20, False)]

@@ -26,9 +26,9 @@ from sbert.training.run import checkpoint
 from sbert.training.run.checkpoint import lock_output
 from tests import small
 from tests.backends.test_packed import transformer
-from tests.training.helpers import Kill, fit, load, pairs, regression, run_in_child, tiny, triples, weights
+from tests.children import in_child, run_in_child
+from tests.training.helpers import Kill, fit, load, pairs, regression, tiny, triples, weights
 from tests.training.test_rows import Stream
-from tests.vector_files.samples import in_child
 
 
 class Counting(torch.optim.SGD):

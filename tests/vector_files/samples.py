@@ -5,14 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import random
-import signal
-import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from sbert import SentenceEncoder
 from sbert.data import Texts
@@ -40,24 +37,6 @@ def stop(words: SentenceEncoder, path: Path, after: int = 40, **options: Any) ->
 
     with pytest.raises(RuntimeError, match="the source is gone"):
         encode(words, path, failing(), **options)
-
-
-def in_child(work: Callable[[], object]) -> int:
-    """The id of a forked process that does this; it ends with 0 if that went well."""
-    child = os.fork()
-    if not child:
-        signal.alarm(300)  # A fork of a process with threads can wait for ever: then the test fails, with its name.
-        torch.set_num_threads(1)  # Threads of OpenMP do not outlive a fork.
-        try:
-            work()
-            os._exit(0)
-        except KeyboardInterrupt:
-            os._exit(130)
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(1)
-    return child
 
 
 def fill_disk(patch: pytest.MonkeyPatch, room: int) -> None:

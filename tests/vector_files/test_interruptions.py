@@ -21,7 +21,8 @@ from sbert.data import Texts
 from sbert.modules import WordEmbeddings
 from sbert.vector_files import status, write
 from tests.benchmarks.damaged_files import run as damage_files
-from tests.vector_files.samples import ROWS, STRIPE, TEXTS, contents, encode, fill_disk, in_child, stop
+from tests.children import in_child
+from tests.vector_files.samples import ROWS, STRIPE, TEXTS, contents, encode, fill_disk, stop
 
 RANGES = np.array([[-1.0], [1.0]], np.float32).repeat(6, 1)
 

@@ -23,7 +23,8 @@ from sbert.cli.main import main
 from sbert.data import Texts
 from sbert.vector_files import VectorFiles, merge, status
 from sbert.vector_files.manifest import open_manifest, read_manifest
-from tests.vector_files.samples import ROWS, TEXTS, contents, encode, in_child, stop
+from tests.children import in_child
+from tests.vector_files.samples import ROWS, TEXTS, contents, encode, stop
 
 
 @pytest.mark.parametrize("name", ["v.npy", "v.parquet", "folder/"])
