@@ -40,7 +40,7 @@ file under the name of the output.
 ``sbert encode`` writes vectors while it reads texts, so both may be larger than memory. What is done stays beside the
 output: run a command again that was interrupted or killed, and it goes on; the file is the same to the last byte. A
 command that is finished changes nothing when it is run again, and over a file of other texts or of another model it is
-an error: ``--overwrite`` starts anew and replaces it.
+an error: ``--overwrite`` starts from scratch and replaces it.
 ``--devices cuda:0,cuda:1`` shares the work in one machine. ``--shard 3/16`` encodes one of 16 parts, numbered from 0,
 and needs no other program than one that starts the jobs: ``xargs -P``, Slurm arrays, indexed jobs of Kubernetes.
 A shard that is finished is skipped, so all jobs may be started again:
@@ -52,8 +52,7 @@ sh -c 'sbert encode corpus/ -o corpus.npy --shard $JOB_COMPLETION_INDEX/16'    #
 ```
 
 ``sbert encode --status -o corpus.npy`` says what is missing, and ``sbert merge corpus.npy`` joins the shards after it
-has checked that they belong together. ``--ray`` encodes Parquet files on a Ray cluster,
-with ``--actors`` processes (default: all that fit) of ``--gpus-per-actor`` (0) and ``--cpus-per-actor`` (1) each.
+has checked that they belong together. For Ray, Dask and Spark there are functions in ``sbert.integrations``.
 
 ## What the commands remember
 
@@ -75,8 +74,8 @@ Its ``README.md`` says how; ``sbert.saving.export`` explains the formats.
 
 ## Evaluate
 
-``sbert evaluate`` prints, in percent, the figures of the suites ``sts``, ``nli``, ``retrieval`` and ``nanobeir`` on
-those of their data sets that are in a folder (``--help`` says where), and names the missing ones. Several processes
+``sbert evaluate`` prints, in percent, the metrics of the suites ``sts``, ``retrieval`` and ``nanobeir`` on those of
+their data sets that are in a folder (``--help`` says where), and names the missing ones. Several processes
 share the work: ``torchrun --nproc-per-node 2 -m sbert evaluate …``.
 
 ## Train
@@ -85,13 +84,13 @@ share the work: ``torchrun --nproc-per-node 2 -m sbert evaluate …``.
 ``--config``; the sections ``model``, ``data``, ``training`` (the arguments of ``sbert.TrainingConfig``), ``evaluate``
 and ``callbacks`` may hold what ``--help`` explains. Losses, evaluators and callbacks have the names of their classes:
 ``softmax``, ``cosent``, ``early-stopping``; with parameters they are tables, such as
-``loss = {name = "matryoshka", dims = [256, 64], loss = "ranking"}``. ``--dry-run`` prints what would be done and how
-long it would take; ``sbert resume DIR`` goes on with a run that was stopped, from any folder, bit by bit on a CPU.
+``loss = {name = "matryoshka", dims = [256, 64], loss = "ranking"}``. ``sbert train --resume DIR`` goes on with a run
+that was stopped, from any folder; on a CPU, the result is bit-for-bit that of a run without a stop.
 
 ## Which model, which search, how fast?
 
 ``sbert benchmark MODEL --data texts.txt --dtypes float32,bfloat16`` measures a model on your own texts, beside
-sentence-transformers where it is installed, in turns: texts per second, one text alone, seconds until the first vector,
-and memory. The program ``examples/recommend.py`` measures what your models, BM25, both together and reranking find in
+sentence-transformers where it is installed, alternately: texts per second, seconds until the first vector, and one
+text alone. The program ``examples/recommend.py`` measures what your models, BM25, both together and reranking find in
 your own documents; its advice names a winner only if the difference is more than chance.
 """

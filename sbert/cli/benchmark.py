@@ -2,7 +2,7 @@
 
   sbert benchmark --data texts.txt --dtypes float32,bfloat16
 
-Each library has a process of its own for each dtype. They take turns in each round, on new texts; figures are medians.
+Each library has a process of its own for each dtype. They take turns in each round, on new texts; times are medians.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from multiprocessing import active_children, get_context
 from statistics import median, quantiles
 from typing import Any
 
-from sbert.cli.options import READING, add_options, at_least, names, read
-from sbert.cli.output import peak_memory, table
+from sbert.cli.options import READING, add_options, at_least, names, read_input
+from sbert.cli.output import table
 from sbert.inputs.arguments import warn
 from sbert.storage import hub
 
@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> None:
     for dtype in arguments.dtype:
         warn_of_slow(parse_dtype(dtype), check_device(arguments.device or default_device()))
     libraries = ["sbert", *([_OTHER] if find_spec("sentence_transformers") else [])]
-    figures: dict[str, dict[str, Any]] = {}
+    measured: dict[str, dict[str, Any]] = {}
     with ExitStack() as stack:
         processes = {}
         for library, dtype in [(library, dtype) for library in libraries for dtype in arguments.dtype]:
@@ -72,15 +72,15 @@ def run(arguments: argparse.Namespace) -> None:
                     raise
                 warn(f"{name} does not run this model: {error}")
                 continue
-            processes[name], figures[name] = process, {"first": first, "texts": [], "single": []}
+            processes[name], measured[name] = process, {"first": first, "texts": [], "single": []}
         for number, texts in enumerate(rounds):
             order = list(processes)
             for name in order[number % len(order) :] + order[: number % len(order)]:
-                seconds, singles, figures[name]["peak"] = processes[name].submit(_measure, texts).result()
+                seconds, singles = processes[name].submit(_measure, texts).result()
                 if number:  # The first round is for warming up.
-                    figures[name]["texts"].append(len(texts) / seconds)
-                    figures[name]["single"] += singles
-    results = [_summarize(name, each) for name, each in figures.items()]
+                    measured[name]["texts"].append(len(texts) / seconds)
+                    measured[name]["single"] += singles
+    results = [_summarize(name, measurements) for name, measurements in measured.items()]
     print(json.dumps(results, indent=2) if arguments.json else _format(results, arguments))
 
 
@@ -95,7 +95,7 @@ def make_rounds(arguments: argparse.Namespace) -> list[list[str]]:
         draw = random.Random(0)  # noqa: S311
         texts = [" ".join(draw.choices(WORDS, k=draw.randint(6, 23))) for _ in range(sum(counts))]
     else:
-        texts = list(dict.fromkeys(read(arguments)[0]))
+        texts = list(dict.fromkeys(read_input(arguments)[0]))
         laps = -(-sum(counts) // len(texts))
         texts = [f"{lap} " * (lap > 0) + text for lap in range(laps) for text in texts]
     return [texts[end - count : end] for end, count in zip(accumulate(counts), counts, strict=True)]
@@ -106,7 +106,7 @@ def make_rounds(arguments: argparse.Namespace) -> list[list[str]]:
 
 @contextmanager
 def start_process() -> Iterator[ProcessPoolExecutor]:
-    """A process that ends with the block, at once after an error or Ctrl-C, which only this process handles."""
+    """A process that ends with the block, immediately after an error or Ctrl-C, which only this process handles."""
     executor = ProcessPoolExecutor(1, get_context("spawn"), signal.signal, (signal.SIGINT, signal.SIG_IGN))
     try:
         yield executor
@@ -135,9 +135,9 @@ def load(library: str, model: str, device: str | None, dtype: str) -> float:
         from transformers.utils import logging
 
         logging.disable_progress_bar()
-        known = os.fspath(hub.resolve(model)) if model == hub.OWN else model  # Others do not know its name.
+        path = os.fspath(hub.resolve(model)) if model == hub.OWN else model  # Others do not know its name.
         more = {} if dtype == "auto" else {"dtype": dtype}
-        encoder, options = SentenceTransformer(known, device=device, model_kwargs=more), {}
+        encoder, options = SentenceTransformer(path, device=device, model_kwargs=more), {}
     _loaded.update(encoder=encoder, options={"show_progress_bar": False, **options})
     encode(["one text"])
     return time.perf_counter() - begin
@@ -150,29 +150,28 @@ def encode(texts: Sequence[str]) -> float:
     return time.perf_counter() - begin
 
 
-def _measure(texts: Sequence[str]) -> tuple[float, list[float], int]:
-    """Seconds of texts in one call and of some of them one by one, as others; and the peak memory in bytes."""
-    seconds = encode(texts)
-    singles = [encode([f"alone {text}"]) for text in texts[:_SINGLE]]
-    return seconds, singles, peak_memory(_loaded["encoder"].device)
+def _measure(texts: Sequence[str]) -> tuple[float, list[float]]:
+    """Seconds of texts in one call, and of some of them one by one, changed so that none repeats."""
+    return encode(texts), [encode([f"alone {text}"]) for text in texts[:_SINGLE]]
 
 
 # ------------------------------------------------------------------------------------------------------ the results
 
 
-def _summarize(name: str, figures: dict[str, Any]) -> dict[str, Any]:
-    singles = [1000 * seconds for seconds in quantiles(figures["single"], n=20)]
-    speed = {"texts_per_second": median(figures["texts"]), "single_ms_p50": singles[9], "single_ms_p95": singles[18]}
-    return {"name": name, **speed, "first_vector_seconds": figures["first"], "peak_bytes": figures["peak"]}
+def _summarize(name: str, measurements: dict[str, Any]) -> dict[str, Any]:
+    singles = [1000 * seconds for seconds in quantiles(measurements["single"], n=20)]
+    speed = {"texts_per_second": median(measurements["texts"]), "first_vector_seconds": measurements["first"]}
+    return {"name": name, **speed, "single_ms_p50": singles[9], "single_ms_p95": singles[18]}
 
 
 def _format(results: list[dict[str, Any]], arguments: argparse.Namespace) -> str:
     """A table; the ratio is to the first row of sentence-transformers, else to the first of all."""
-    reference = next((each for each in results if each["name"].startswith(_OTHER)), results[0])["texts_per_second"]
-    header = ["library", "texts/s", "ratio", "one: ms", "p95", "first s", "MB"]
-    rows = []
-    for name, rate, *seconds, peak in (each.values() for each in results):
-        cells = [f"{rate:,.0f}", f"{rate / reference:.2f}", *(f"{each:.2f}" for each in seconds), f"{peak / 1e6:,.0f}"]
-        rows.append([name, *cells])
-    about = "one: one text alone, median and 95th percentile; first: until the first vector;\nMB: peak memory"
+    others = [result for result in results if result["name"].startswith(_OTHER)]
+    reference = [*others, results[0]][0]["texts_per_second"]
+    header = ["library", "texts/s", "ratio", "first s", "one: ms", "p95"]
+    rows = [
+        [name, f"{rate:,.0f}", f"{rate / reference:.2f}", *(f"{time:.2f}" for time in times)]
+        for name, rate, *times in (result.values() for result in results)
+    ]
+    about = "first: until the first vector; one: one text alone, median and 95th percentile"
     return f"{arguments.model}, {arguments.sample:,} texts per round\n\n{table(rows, header)}\n\n{about}"

@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from importlib.util import find_spec
 from typing import Any
 
-from sbert.cli.options import RESULTS, ROWS, TEXTS, add_options, at_least, load, progress, read, real
+from sbert.cli.options import (
+    RESULTS,
+    ROW_HELP,
+    TEXT_INPUT,
+    add_options,
+    at_least,
+    load_model,
+    progress,
+    read_input,
+    real,
+)
 from sbert.cli.output import Line, show
-from sbert.inputs.extras import missing
-
-# For each method, what it takes, in words.
-_METHODS = {
-    "community": "--threshold and --min-size, and no -k",
-    "kmeans": "the number of clusters, -k, and no --threshold or --min-size",
-    "agglomerative": "either the number of clusters, -k, or --threshold, and no --min-size",
-}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,17 +29,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     Example:
         >>> parser = argparse.ArgumentParser()
         >>> add_arguments(parser)
-        >>> parser.parse_args(["texts.txt", "--method", "kmeans", "-k", "8"]).clusters
+        >>> parser.parse_args(["texts.txt", "-k", "8"]).clusters
         8
     """
-    parser.epilog = f"The largest cluster comes first, and in each the texts nearest to its mean. {ROWS}"
+    parser.epilog = f"The largest cluster comes first, and in each the texts nearest to its mean. {ROW_HELP}"
     add = parser.add_argument
-    add_options(parser, *TEXTS, *RESULTS)
-    method = "community (the default) leaves single texts out; kmeans and agglomerative need scikit-learn"
-    add("--method", choices=_METHODS, default="community", metavar="NAME", help=method)
-    add("-k", "--clusters", type=at_least(1), metavar="N", help="number of clusters (kmeans, agglomerative)")
-    add("--threshold", type=real, metavar="X", help="minimum cosine: with a community's centre (0.75), or of clusters")
-    add("--min-size", type=at_least(1), metavar="N", help="minimum size of a community (10)")
+    add_options(parser, *TEXT_INPUT, *RESULTS)
+    about = "put all texts into N clusters (k-means, needs scikit-learn); without, dissimilar texts stay out"
+    add("-k", "--clusters", type=at_least(1), metavar="N", help=about)
+    add("--threshold", type=real, metavar="X", help="minimum cosine with the centre of a cluster (0.75)")
+    add("--min-size", type=at_least(1), metavar="N", help="minimum size of a cluster (10)")
     add("--words", type=at_least(1), default=5, metavar="N", help="topic words per cluster (5)")
     add("--show", type=at_least(0), metavar="N", help="texts to print per cluster (default: all)")
 
@@ -51,14 +51,16 @@ def run(arguments: argparse.Namespace) -> None:
         ImportError: If scikit-learn is needed and not installed.
         ValueError: If the options contradict each other, a line is invalid, or there is no text.
     """
-    _check_options(arguments)
-    texts, rows = read(arguments)
+    if arguments.clusters and (arguments.threshold or arguments.min_size):
+        raise ValueError("--threshold and --min-size are for clusters of any number; leave them or -k out")
+    texts, rows = read_input(arguments)
     from sbert import search
 
-    model = load(arguments)
+    model = load_model(arguments)
     vectors = model.encode(texts, normalize_embeddings=True, show_progress_bar=progress(arguments))  # (texts, dim)
     options = {"clusters": arguments.clusters, "threshold": arguments.threshold}
-    labels = search.cluster(vectors, arguments.method, min_community_size=arguments.min_size or 10, **options)
+    method = "kmeans" if arguments.clusters else "community"
+    labels = search.cluster(vectors, method, min_community_size=arguments.min_size or 10, **options)
     words = search.topic_words(texts, labels, arguments.words)
     records = [
         {
@@ -71,17 +73,6 @@ def run(arguments: argparse.Namespace) -> None:
         for label, members in _members(vectors, labels)
     ]
     show(arguments, _lines(records, arguments.show), records)
-
-
-def _check_options(arguments: argparse.Namespace) -> None:
-    """Raise an error for options that contradict each other, before the file is read."""
-    method, k, threshold = arguments.method, arguments.clusters, arguments.threshold
-    fits = {"community": k is None, "kmeans": k is not None and threshold is None}
-    fits_size = arguments.min_size is None or method == "community"
-    if not fits_size or not fits.get(method, (k is None) != (threshold is None)):
-        raise ValueError(f"--method {method} takes {_METHODS[method]}")
-    if method != "community" and find_spec("sklearn") is None:
-        raise missing(f"--method {method}", "scikit-learn", "cluster")
 
 
 def _members(vectors: Any, labels: Any) -> Iterator[tuple[int, list[int]]]:

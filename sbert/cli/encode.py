@@ -13,18 +13,16 @@ import re
 import warnings
 from typing import Any
 
-from sbert.cli.options import INPUT, SOURCES, CountedTexts, add_options, at_least, is_input, load, names, progress, real
+from sbert.cli.options import INPUT, SOURCES, CountedTexts, add_options, at_least, is_input, load_model, names, progress
 from sbert.storage.hub import OWN
 
 _EPILOG = """\
 If the first argument is a file, a pattern or -, or the only one, the default
 model is used. A killed command goes on where it was when it is run again.
 """
-# The arguments of ``encode`` in all processes; options that have a meaning only with --ray, or none with it.
+# The options that are arguments of ``SentenceEncoder.encode``.
 _OPTIONS = "prompt prompt_name batch_size batch_tokens normalize_embeddings truncate_dim precision".split()
 _OPTIONS += ["on_truncate", "deterministic", "overwrite"]
-_RAY = ("actors", "gpus_per_actor", "cpus_per_actor")
-_NOT_RAY = ("shard", "devices", "format")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,11 +55,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("large inputs").add_argument
     add("--status", action="store_true", help="say what of OUTPUT is done; exit code 1 unless all")
     add("--shard", type=_shard, metavar="I/N", help="encode part I of N, from 0/N to N-1/N")
-    about = "Parquet to a folder of Parquet, by Ray Data; also takes --actors N, --gpus-per-actor X, --cpus-per-actor X"
-    add("--ray", action="store_true", help=about)
-    add("--actors", type=at_least(1), help=argparse.SUPPRESS)
-    add("--gpus-per-actor", type=real, help=argparse.SUPPRESS)
-    add("--cpus-per-actor", type=real, help=argparse.SUPPRESS)
 
 
 def _shard(text: str) -> tuple[int, int]:
@@ -89,39 +82,25 @@ def run(arguments: argparse.Namespace) -> int:
     first = arguments.words[0]
     has_model = len(arguments.words) > 1 and not (is_input(first) or glob.has_magic(first))
     arguments.model, *inputs = arguments.words if has_model else [OWN, *arguments.words]
-    for name in _NOT_RAY if arguments.ray else _RAY:
-        if getattr(arguments, name) not in (None, False):
-            remedy = "has no meaning with --ray; leave it out" if arguments.ray else "is for --ray; add that"
-            raise ValueError(f"--{name.replace('_', '-')} {remedy}")
-    options = {name: getattr(arguments, name) for name in _OPTIONS}
     try:
-        (_with_ray if arguments.ray else _encode)(arguments, inputs, options)
+        _encode(arguments, inputs)
         return 0
     except KeyboardInterrupt:
         without = ", without --overwrite" if arguments.overwrite else ""
         raise KeyboardInterrupt(f"to go on, run the same command again{without}") from None
 
 
-def _encode(arguments: argparse.Namespace, inputs: list[str], options: dict[str, Any]) -> None:
+def _encode(arguments: argparse.Namespace, inputs: list[str]) -> None:
     texts = CountedTexts(inputs, arguments.column, format=arguments.format, keep=arguments.keep)
+    options: dict[str, Any] = {name: getattr(arguments, name) for name in _OPTIONS}
     options |= {"out": arguments.output, "shard": arguments.shard}
-    vectors = load(arguments).encode(texts, show_progress_bar=progress(arguments), **options)
+    vectors = load_model(arguments).encode(texts, show_progress_bar=progress(arguments), **options)
     texts.remark(arguments.column, "their vectors are those of an empty text")
     if not len(vectors) and arguments.shard is None:
         warnings.warn(f"{inputs[0]} contains no texts, so {arguments.output} contains no vectors", stacklevel=2)
     if not arguments.quiet:
         shard = "" if arguments.shard is None else ", shard {}/{}".format(*arguments.shard)
         print(f"{arguments.output}{shard}: {vectors.shape[0]} vectors of {vectors.shape[1]} {vectors.dtype}")
-
-
-def _with_ray(arguments: argparse.Namespace, inputs: list[str], options: dict[str, Any]) -> None:
-    from sbert.integrations.ray import encode_files
-
-    options |= {name: value for name in _RAY if (value := getattr(arguments, name)) is not None}
-    options |= {name: getattr(arguments, name) for name in ("keep", "device", "dtype")}
-    written = encode_files(inputs, arguments.output, arguments.model, column=arguments.column or "text", **options)
-    if not arguments.quiet:
-        print(f"{arguments.output}: {len(written)} Parquet {'file' if len(written) == 1 else 'files'}")
 
 
 def _status(output: str) -> int:

@@ -14,23 +14,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sbert.cli.options import LOADING, add_options, at_least, load, names, progress
+from sbert.cli.options import LOADING, add_options, at_least, load_model, names, progress
 from sbert.cli.output import table
-from sbert.data import read_nli, read_retrieval, read_sick
+from sbert.data import read_retrieval
 from sbert.data.retrieval_data import is_retrieval
-from sbert.data.tables import check_folder, locate
+from sbert.data.tables import check_folder
 
 if TYPE_CHECKING:
     from sbert.evaluation import Evaluator, Vectors
 
-# For each data set of inference, the possible names of its file.
-_INFERENCE = {
-    "SICK-E": "sick/test.tsv SICK/SICK_test_annotated.txt".split(),
-    "SNLI": "snli_1.0/snli_1.0_test.jsonl nli/snli_test.tsv".split(),
-    "MNLI": "multinli_1.0/multinli_1.0_dev_matched.jsonl nli/mnli_dev_matched.tsv".split(),
-}
 _TRANSFER = "the transfer tasks of SentEval are in examples/paper/transfer.py"
-# The metrics of the table of NanoBEIR; --json and --output have all.
+# The metrics in the table of NanoBEIR; --json and --output have all.
 _SHOWN = ("ndcg@10", "mrr@10", "map@100", "recall@10", "accuracy@1", "base_ndcg@10")
 
 
@@ -40,21 +34,15 @@ _SHOWN = ("ndcg@10", "mrr@10", "map@100", "recall@10", "accuracy@1", "base_ndcg@
 def _build(suite: str, arguments: argparse.Namespace) -> Evaluator:
     """The evaluator of a suite."""
     from sbert import evaluation
-    from sbert.encoder import SentenceEncoder
 
     root = Path(arguments.data)
     check_folder(root)
     prompts = {"query_prompt": arguments.query_prompt, "document_prompt": arguments.document_prompt}
     if suite == "sts":
         return evaluation.STSSuite(root, prompt=arguments.prompt)
-    if suite == "nli":
-        return _build_nli(root, arguments.cross_encoder)
     if suite == "nanobeir":
-        folder, retriever = root / "nanobeir", arguments.retriever
-        if retriever is not None:
-            retriever = SentenceEncoder(retriever, device=arguments.device, dtype=arguments.dtype)
-        options = {"rerank": arguments.rerank, "retriever": retriever, **prompts}
-        return evaluation.NanoBEIRSuite(folder if folder.is_dir() else root, **options)
+        folder = root / "nanobeir"
+        return evaluation.NanoBEIRSuite(folder if folder.is_dir() else root, rerank=arguments.rerank, **prompts)
     if arguments.cross_encoder:
         raise ValueError("a cross-encoder cannot search a corpus, as --suite retrieval does; leave it out")
     folders = [root] if is_retrieval(root) else [path for path in sorted(root.iterdir()) if is_retrieval(path)]
@@ -66,36 +54,15 @@ def _build(suite: str, arguments: argparse.Namespace) -> Evaluator:
     )
 
 
-def _build_nli(root: Path, cross_encoder: bool) -> Evaluator:
-    from sbert.evaluation import LabelEvaluator, SequentialEvaluator
-
-    if not cross_encoder:
-        raise ValueError(f"--suite nli takes a model with --cross-encoder; of vectors, {_TRANSFER}")
-    paths = {name: path for name, files in _INFERENCE.items() if (path := locate(root, files))}
-    if not paths:
-        raise FileNotFoundError(f"{root} has no {' or '.join(_INFERENCE)}; see sbert evaluate --help")
-    sets = {}
-    for name, path in paths.items():
-        rows = read_sick(path, "entailment") if name == "SICK-E" else read_nli(path)
-        first, second, labels = ([row[each] for row in rows] for each in ("first", "second", "label"))
-        sets[name] = LabelEvaluator(first, second, labels)
-    suite = SequentialEvaluator(sets)
-    suite.missing = [name for name in _INFERENCE if name not in sets]  # type: ignore[attr-defined]
-    return suite
-
-
 SUITES = {
     "sts": "Spearman on STS12-16, STSb and SICK-R: sts/STS12/*.tsv, stsb/test.tsv, sick/test.tsv; or SentEval's",
-    "nli": f"accuracy of a cross-encoder's classes contradiction, entailment and neutral on {', '.join(_INFERENCE)}:"
-    " sick/*.tsv, nli/*.tsv, snli_1.0, multinli_1.0",
     "retrieval": "nDCG, MAP, MRR, recall: a folder in BEIR's layout, or several such folders",
     "nanobeir": "the same on NanoBEIR, with the mean: repositories of the hub such as"
-    " sentence-transformers/NanoBEIR-en, in Parquet or JSONL. With --cross-encoder, of BM25's best --rerank documents,"
-    " or of those of --retriever",
+    " sentence-transformers/NanoBEIR-en, in Parquet or JSONL. With --cross-encoder, of BM25's best --rerank documents",
 }
-# The suites that use each option.
+# The suites that use each prompt.
 _SEARCHES = {"retrieval", "nanobeir"}
-_USED = {"prompt": {"sts"}, "query_prompt": _SEARCHES, "document_prompt": _SEARCHES, "retriever": {"nanobeir"}}
+_USED = {"prompt": {"sts"}, "query_prompt": _SEARCHES, "document_prompt": _SEARCHES}
 
 
 # ------------------------------------------------------------------------------------------------------- command
@@ -118,8 +85,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(parser, "model", *LOADING, "--devices", "--json", "--quiet")
     add("--suite", required=True, type=_parse_suites, metavar="A,B", help="suites, see below")
     add("--data", required=True, metavar="DIR", help="folder of the data")
-    add("--cross-encoder", action="store_true", help="a cross-encoder (sts, nli and nanobeir)")
-    add("--retriever", metavar="MODEL", help="finds what a cross-encoder reranks (nanobeir)")
+    add("--cross-encoder", action="store_true", help="a cross-encoder (sts and nanobeir)")
     add("--rerank", type=at_least(1), default=100, metavar="K", help="documents that it reranks (100)")
     add("--prompt", help="of the texts of sts: a name or a text")
     add("--query-prompt", metavar="PROMPT", help="of the queries of retrieval and nanobeir")
@@ -130,8 +96,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _parse_suites(text: str) -> list[str]:
     suites = dict.fromkeys(names(text))
     if unknown := [name for name in suites if name not in SUITES]:
-        known = f"pass one or more of {', '.join(SUITES)}; {_TRANSFER}"
-        raise argparse.ArgumentTypeError(f"{unknown[0]!r} is unknown; {known}")
+        remedy = f"pass one or more of {', '.join(SUITES)}; {_TRANSFER}"
+        raise argparse.ArgumentTypeError(f"{unknown[0]!r} is unknown; {remedy}")
     return list(suites)
 
 
@@ -148,28 +114,27 @@ def run(arguments: argparse.Namespace) -> None:
     from sbert.evaluation import SequentialEvaluator, write_line
 
     vectors = _load_vectors(arguments)
-    figures = SequentialEvaluator(suites).measure(vectors)
+    metrics = SequentialEvaluator(suites).measure(vectors)
     if not vectors.ranks.first:
         return
     missing = {name: list(getattr(suite, "missing", ())) for name, suite in suites.items()}
     if arguments.json:
-        finite = {name: None if math.isnan(value) else value for name, value in figures.items()}
-        print(json.dumps({"model": arguments.model, "figures": finite, "missing": missing}, indent=2))
+        finite = {name: None if math.isnan(value) else value for name, value in metrics.items()}
+        print(json.dumps({"model": arguments.model, "metrics": finite, "missing": missing}, indent=2))
     else:
-        print(_report(figures, missing, arguments.data))
+        print(_report(metrics, missing, arguments.data))
     if arguments.output is not None:  # Last: the results are printed even if the file cannot be written.
         head = {"time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "model": arguments.model}
-        write_line(arguments.output, {**head, "evaluator": ",".join(suites), **figures})
+        write_line(arguments.output, {**head, "evaluator": ",".join(suites), **metrics})
 
 
 def _check_options(arguments: argparse.Namespace) -> None:
-    """Raise a ValueError for a prompt, or a retriever, that no suite uses."""
+    """Raise a ValueError for a prompt that no suite uses."""
     for option, suites in _USED.items():
-        models = "cross-encoders" if option == "retriever" else "encoders"
-        fits = arguments.cross_encoder is (option == "retriever") and suites & {*arguments.suite}
-        if getattr(arguments, option) is not None and not fits:
+        is_used = not arguments.cross_encoder and suites & {*arguments.suite}
+        if getattr(arguments, option) is not None and not is_used:
             name = option.replace("_", "-")
-            raise ValueError(f"--{name} is for {models} and --suite {', '.join(sorted(suites))}; leave it out")
+            raise ValueError(f"--{name} is for encoders and --suite {', '.join(sorted(suites))}; leave it out")
 
 
 def _load_vectors(arguments: argparse.Namespace) -> Vectors:
@@ -178,29 +143,29 @@ def _load_vectors(arguments: argparse.Namespace) -> Vectors:
     from sbert.distributed.ranks import ALONE, Ranks
     from sbert.evaluation import Vectors
 
-    model = load(arguments, CrossEncoder if arguments.cross_encoder else None)
+    model = load_model(arguments, CrossEncoder if arguments.cross_encoder else None)
     ranks = ALONE if arguments.devices else Ranks.join(model.device.type)
     if not arguments.devices:
         ranks.place(model)
     return Vectors(model, ranks, show_progress_bar=progress(arguments))
 
 
-def _report(figures: Mapping[str, float], missing: Mapping[str, list[str]], folder: str) -> str:
+def _report(metrics: Mapping[str, float], missing: Mapping[str, list[str]], folder: str) -> str:
     """The results in percent: one block per suite, under its name."""
     blocks = []
-    for suite, absent in missing.items():
+    for suite, absent_sets in missing.items():
         start = f"{suite}_"
-        percent = {name: f"{100 * value:.2f}" for name, value in figures.items() if name.startswith(start)}
-        own = {name.removeprefix(start): value for name, value in percent.items()}
-        block = _tabulate(own) if suite == "nanobeir" else table(own.items(), (suite, "percent"))
-        blocks.append(block + (f"\nnot in {folder}: {', '.join(absent)}" if absent else ""))
+        percent = {name: f"{100 * value:.2f}" for name, value in metrics.items() if name.startswith(start)}
+        of_suite = {name.removeprefix(start): value for name, value in percent.items()}
+        block = _tabulate(of_suite) if suite == "nanobeir" else table(of_suite.items(), (suite, "percent"))
+        blocks.append(block + (f"\nnot in {folder}: {', '.join(absent_sets)}" if absent_sets else ""))
     return "\n\n".join(blocks)
 
 
-def _tabulate(figures: Mapping[str, str]) -> str:
-    """The figures of NanoBEIR: one line per data set, and their mean."""
-    columns = [metric for metric in _SHOWN if f"mean_{metric}" in figures]
-    sets = {name.rpartition("_")[0].removesuffix("_base"): None for name in figures}
+def _tabulate(metrics: Mapping[str, str]) -> str:
+    """The metrics of NanoBEIR: one line per data set, and their mean."""
+    columns = [metric for metric in _SHOWN if f"mean_{metric}" in metrics]
+    sets = {name.rpartition("_")[0].removesuffix("_base"): None for name in metrics}
     names = [*(name for name in sets if name != "mean"), "mean"]
-    rows = [[name.removeprefix("Nano"), *(figures[f"{name}_{column}"] for column in columns)] for name in names]
+    rows = [[name.removeprefix("Nano"), *(metrics[f"{name}_{column}"] for column in columns)] for name in names]
     return table(rows, ("nanobeir", *columns))

@@ -9,8 +9,8 @@ import argparse
 import json
 from dataclasses import asdict
 
-from sbert.cli.options import LOADING, add_options, load
-from sbert.cli.output import facts_table, one_line
+from sbert.cli.options import LOADING, add_options, load_model
+from sbert.cli.output import facts_table, printable_line
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,15 +20,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Run ``sbert info``."""
-    from sbert.modules import Transformer
     from sbert.saving import verification
-    from sbert.saving.cross_encoder_folder import find_head
 
-    model = load(arguments)
+    model = load_model(arguments)
     dtypes = {str(parameter.dtype).removeprefix("torch.") for parameter in model.parameters()}
     count = sum(parameter.numel() for parameter in model.parameters())
     facts: dict[str, object] = {
-        "modules": [one_line(repr(module)) for module in model],
+        "modules": [printable_line(repr(module)) for module in model],
         "dim": model.get_sentence_embedding_dimension(),
         "max_seq_length": model.max_seq_length,
         "similarity": model.similarity_fn_name,
@@ -40,15 +38,11 @@ def run(arguments: argparse.Namespace) -> None:
         "device": str(model.device),
         "versions": verification.versions(),
     }
-    if isinstance(model[0], Transformer):
-        facts["head_for_pairs"] = find_head(model[0].network.config)
     verified = model.verify() if model.has_reference else None
     if arguments.json:
         facts["verification"] = None if verified is None else {**asdict(verified), "ok": verified.ok}
         print(json.dumps(facts, ensure_ascii=False, indent=2))
         return
-    if "head_for_pairs" in facts:
-        facts["head_for_pairs"] = facts["head_for_pairs"] or "none; a CrossEncoder gets a new one with random weights"
     facts["parameters"] = f"{count:,}"
     facts["prompts"] = [f"{name}: {prompt!r}" for name, prompt in model.prompts.items()]
     facts["versions"] = [f"{name} {number}" for name, number in verification.versions().items()]

@@ -23,7 +23,7 @@ from sbert.inputs.arguments import nearest_argument
 # In the order of ``sbert --help``. Each has a file with add_arguments(parser) and run(arguments), whose first line says
 # what the command does; examples follow.
 _COMMANDS = "encode merge similarity search pairs cluster map".split()
-_COMMANDS += "train resume evaluate export benchmark doctor info".split()
+_COMMANDS += "train evaluate export benchmark doctor info".split()
 _FIRST = """\
 sbert compares texts by their meaning. Five commands to try, in this order:
 
@@ -130,9 +130,9 @@ class _Parser(argparse.ArgumentParser):
             raise argparse.ArgumentError(action, f"{value!r} is unknown; {suggest(value, action.choices)}")
 
     def error(self, message: str) -> NoReturn:
-        known = list(self._option_string_actions)
+        options = list(self._option_string_actions)
         for name in (word.partition("=")[0] for word in self.words if word.startswith("--")):
-            if not any(each.startswith(name) for each in known) and (nearest := nearest_argument(name, known)):
+            if not any(option.startswith(name) for option in options) and (nearest := nearest_argument(name, options)):
                 message = f"{message}; for {name}, did you mean {nearest}?"
         raise ValueError(f"{message}{' See' if message[-1] == '?' else '; see'} {self.prog} --help")
 

@@ -49,10 +49,10 @@ def at_least(least: int) -> Callable[[str], int]:
     return whole
 
 
-def suggest(name: str, known: Iterable[str]) -> str:
-    """What to write instead of an unknown name: the nearest known one, or any."""
-    nearest = meant_argument(name, list(known))
-    return f"did you mean {nearest}?" if nearest else f"the known ones are {', '.join(known)}"
+def suggest(name: str, choices: Iterable[str]) -> str:
+    """What to write instead of an unknown name: the nearest choice, or any."""
+    nearest = meant_argument(name, list(choices))
+    return f"did you mean {nearest}?" if nearest else f"the known ones are {', '.join(choices)}"
 
 
 def names(text: str) -> list[str]:
@@ -89,16 +89,16 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--column": {"metavar": "NAME", "help": "column or key of the texts"},
     "--format": {"choices": FILE_FORMATS, "metavar": "NAME", "help": f"of the file: {', '.join(FILE_FORMATS)}"},
     "--json": {"action": "store_true", "help": "print JSON, for programs"},
-    "--overwrite": {"action": "store_true", "help": "start anew, and replace what is there"},
+    "--overwrite": {"action": "store_true", "help": "start from scratch, and replace what is there"},
     "--output": {"type": new_file, "metavar": "FILE", "help": "file to write, instead of standard output"},
     "--quiet": {"action": "store_true", "help": "no progress bar and no summary"},
 }
 LOADING = ("--device", "--dtype")
 READING = ("--column", "--format")
 SOURCES = (*LOADING, "--devices", *READING)
-TEXTS = ("model", "texts", *SOURCES)
+TEXT_INPUT = ("model", "texts", *SOURCES)
 RESULTS = ("--json", "--output", "--quiet")
-ROWS = "Rows are numbered from 1, without a header; empty ones are skipped."
+ROW_HELP = "Rows are numbered from 1, without a header; empty ones are skipped."
 
 
 def add_options(parser: argparse._ActionsContainer, *options: str) -> None:
@@ -106,7 +106,7 @@ def add_options(parser: argparse._ActionsContainer, *options: str) -> None:
 
     Example:
         >>> parser = argparse.ArgumentParser()
-        >>> add_options(parser, *TEXTS)
+        >>> add_options(parser, *TEXT_INPUT)
         >>> parser.parse_args(["texts.csv", "--column", "body"]).column
         'body'
     """
@@ -122,24 +122,24 @@ def is_input(word: str) -> bool:
     return word == "-" or (os.path.exists(word) and not os.path.isdir(word))
 
 
-def read(arguments: argparse.Namespace) -> tuple[list[str], list[int]]:
+def read_input(arguments: argparse.Namespace) -> tuple[list[str], list[int]]:
     """Read the non-empty texts of a file, and their row numbers, counted from 1.
 
     Raises:
         FileNotFoundError: If the file does not exist.
         ValueError: If a line is invalid, or there is no text.
     """
-    rows = read_rows(arguments)
+    rows = read_input_rows(arguments)
     return [text for text, _ in rows.values()], list(rows)
 
 
-def read_rows(arguments: argparse.Namespace, keep: Sequence[str] = ()) -> dict[int, tuple[str, dict[str, Any]]]:
-    """Read the non-empty texts of a file with other columns, by row number, counted from 1; errors as of ``read``."""
-    every = CountedTexts(arguments.texts, arguments.column, format=arguments.format, keep=keep)
-    rows = {number: row for number, row in enumerate(every.rows(), start=1) if row[0].strip()}
+def read_input_rows(arguments: argparse.Namespace, keep: Sequence[str] = ()) -> dict[int, tuple[str, dict[str, Any]]]:
+    """Read the non-empty texts of a file with other columns, by row number, from 1; errors as of ``read_input``."""
+    texts = CountedTexts(arguments.texts, arguments.column, format=arguments.format, keep=keep)
+    rows = {number: row for number, row in enumerate(texts.rows(), start=1) if row[0].strip()}
     if not rows:
         raise ValueError(f"{arguments.texts} contains no text; pass another file")
-    every.remark(arguments.column, "they are skipped")
+    texts.remark(arguments.column, "they are skipped")
     return rows
 
 
@@ -160,7 +160,7 @@ class CountedTexts(Texts):
             warnings.warn(f"{self.empty} of {self.read} texts are empty; {what}", stacklevel=2)
 
 
-def load(arguments: argparse.Namespace, kind: type | None = None) -> Any:
+def load_model(arguments: argparse.Namespace, kind: type | None = None) -> Any:
     """Load a ``SentenceEncoder``, or another kind of model, by the options.
 
     With ``--devices``, its pool is returned, which is used in its place and ends with the command.

@@ -10,13 +10,9 @@ import sys
 import textwrap
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TextIO
-
-if TYPE_CHECKING:
-    import torch
+from typing import NamedTuple, TextIO
 
 _JOINERS = "\u200c\u200d"
 # In pipes and files, no line is shortened or wrapped.
@@ -49,7 +45,7 @@ def show(arguments: argparse.Namespace, lines: Iterable[Line], records: Iterable
         ascii_only = not encoding.lower().startswith("utf")
         written = (json.dumps(record, ensure_ascii=ascii_only) for record in records)
     else:
-        written = ((start + shorten(one_line(text), width - len(start))).rstrip() for start, text in lines)
+        written = ((start + shorten(printable_line(text), width - len(start))).rstrip() for start, text in lines)
     encodable = (visible(line).encode(encoding, "backslashreplace").decode(encoding) for line in written)
     if not arguments.output:
         for line in encodable:
@@ -115,13 +111,13 @@ class Terminal:
         return getattr(self._stream, name)
 
 
-def one_line(text: str) -> str:
+def printable_line(text: str) -> str:
     r"""Remove line breaks, terminal control characters, and characters that change the text direction.
 
     Of the format characters, the two joiners stay: some scripts and emoji need them.
 
     Example:
-        >>> one_line("one\n two\x1b[31m \u202ethree")
+        >>> printable_line("one\n two\x1b[31m \u202ethree")
         'one two�[31m three'
     """
     kinds = ((character, unicodedata.category(character)) for character in " ".join(text.split()))
@@ -130,7 +126,7 @@ def one_line(text: str) -> str:
 
 
 def table(rows: Iterable[Sequence[str]], header: Sequence[str]) -> str:
-    """Align the columns of a table: a text, then figures.
+    """Align the columns of a table: a text, then numbers.
 
     Example:
         >>> print(table([["sbert", "1,024"], ["other", "64"]], header=["library", "texts/s"]))
@@ -141,7 +137,7 @@ def table(rows: Iterable[Sequence[str]], header: Sequence[str]) -> str:
     listed = [header, *rows]
     first, *others = (max(map(len, column)) for column in zip(*listed, strict=True))
     return "\n".join(
-        "  ".join([name.ljust(first), *map(str.rjust, figures, others)]).rstrip() for name, *figures in listed
+        "  ".join([name.ljust(first), *map(str.rjust, numbers, others)]).rstrip() for name, *numbers in listed
     )
 
 
@@ -159,25 +155,7 @@ def facts_table(facts: Mapping[str, object]) -> str:
     width, lines = max(_width(), start + _LEAST), []
     for name, value in facts.items():
         values = value if isinstance(value, list) and value else [value or "none"]
-        for number, each in enumerate(values):
+        for number, line in enumerate(values):
             first = (name if number == 0 else "").ljust(start)
-            lines.append(textwrap.fill(str(each), width, initial_indent=first, subsequent_indent=" " * start))
+            lines.append(textwrap.fill(str(line), width, initial_indent=first, subsequent_indent=" " * start))
     return "\n".join(lines)
-
-
-def peak_memory(device: torch.device) -> int:
-    """The peak memory in bytes: that of a CUDA device, or of this process.
-
-    On Linux a process inherits ``ru_maxrss`` from its parent, so it may be too large; the process's own peak is in
-    /proc. macOS counts ``ru_maxrss`` in bytes, other systems in units of 1,024.
-    """
-    if device.type == "cuda":
-        import torch
-
-        return torch.cuda.max_memory_allocated(device)
-    with suppress(OSError), open("/proc/self/status", encoding="utf-8") as file:
-        return next(1024 * int(line.split()[1]) for line in file if line.startswith("VmHWM:"))
-    import resource
-
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else 1024 * peak

@@ -9,7 +9,17 @@ import argparse
 from collections.abc import Iterator
 from typing import Any
 
-from sbert.cli.options import RESULTS, ROWS, TEXTS, add_options, at_least, load, progress, read, real
+from sbert.cli.options import (
+    RESULTS,
+    ROW_HELP,
+    TEXT_INPUT,
+    add_options,
+    at_least,
+    load_model,
+    progress,
+    read_input,
+    real,
+)
 from sbert.cli.output import Line, shortest, show
 
 # Default number of pairs, without and with a threshold.
@@ -25,8 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         >>> parser.parse_args(["texts.txt", "--threshold", "0.9"]).threshold
         0.9
     """
-    parser.epilog, add = ROWS, parser.add_argument
-    add_options(parser, *TEXTS, *RESULTS)
+    parser.epilog, add = ROW_HELP, parser.add_argument
+    add_options(parser, *TEXT_INPUT, *RESULTS)
     add("--threshold", type=real, metavar="X", help="minimum score of a pair")
     add("--max-pairs", type=at_least(1), metavar="N", help=f"most pairs ({_FEW}; with --threshold {_MANY:,})")
     add("--top-k", type=at_least(1), default=100, metavar="N", help="only the N most similar texts of each text (100)")
@@ -39,10 +49,10 @@ def run(arguments: argparse.Namespace) -> None:
         FileNotFoundError: If the file does not exist.
         ValueError: If a line is invalid, or there is no text.
     """
-    texts, rows = read(arguments)
+    texts, rows = read_input(arguments)
     from sbert.search import paraphrase_mining
 
-    model = load(arguments)
+    model = load_model(arguments)
     mined = paraphrase_mining(
         model.encode(texts, convert_to_tensor=True, show_progress_bar=progress(arguments)),
         top_k=arguments.top_k,

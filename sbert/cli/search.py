@@ -14,7 +14,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sbert.cli.options import INPUT, RESULTS, ROWS, SOURCES, add_options, at_least, is_input, load, progress, read, real
+from sbert.cli.options import (
+    INPUT,
+    RESULTS,
+    ROW_HELP,
+    SOURCES,
+    add_options,
+    at_least,
+    is_input,
+    load_model,
+    progress,
+    read_input,
+    real,
+)
 from sbert.cli.output import Line, shortest, show
 from sbert.data import read_texts
 from sbert.storage.folders import user_cache
@@ -22,11 +34,6 @@ from sbert.storage.hub import OWN, resolve
 
 if TYPE_CHECKING:
     from sbert.search import Hits, IndexHits
-
-# By name on the command line, the name in the library.
-_PRECISIONS = {"float32": "float32", "int8": "int8", "binary": "ubinary"}
-# Number of texts from which the ranges of int8 are computed.
-_SAMPLE = 2048
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "%(prog)s [options] [MODEL] FILE QUERY [QUERY ...]"
     parser.epilog = (
         "If the first argument is a file, or -, the default model is used. The vectors of the texts are stored in"
-        f" the user's cache (~/.cache/sbert/vectors), and computed again if texts, model or options change. {ROWS}"
+        f" the user's cache (~/.cache/sbert/vectors), and computed again if texts, model or options change. {ROW_HELP}"
     )
     add = parser.add_argument
     words = f"a model (default: {OWN}); {INPUT}; then the queries, or - for lines of standard input"
@@ -49,8 +56,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(parser, *SOURCES, *RESULTS)
     add("--top-k", type=at_least(1), default=10, metavar="N", help="results per query (10)")
     add("--threshold", type=real, metavar="X", help="minimum score")
-    about = "of the stored vectors, float32, int8 or binary: 4 bytes, 1 byte or 1 bit per dimension"
-    add("--precision", choices=_PRECISIONS, default="float32", metavar="NAME", help=about)
     about = "of stop words and stems: english, german, ..., or none; default of --hybrid: the model's"
     add("--language", metavar="NAME", default="auto", help=about)
     add("--no-cache", action="store_true", help="neither read nor store vectors")
@@ -68,7 +73,7 @@ def run(arguments: argparse.Namespace) -> None:
         ValueError: If the arguments or a line are invalid, or there is no text.
     """
     queries = _understand(arguments)
-    texts, rows = read(arguments)
+    texts, rows = read_input(arguments)
     if queries == ["-"] and not (queries := [line for line in read_texts("-") if line.strip()]):
         raise ValueError("standard input contains no query; pass at least one line")
     hits = _hits(arguments, queries, texts)
@@ -103,29 +108,19 @@ def _hits(arguments: argparse.Namespace, queries: list[str], texts: list[str]) -
 
 
 def _by_vectors(arguments: argparse.Namespace, queries: list[str], texts: list[str], top_k: int) -> Hits:
-    from sbert.search import calibrate, semantic_search
+    from sbert.search import semantic_search
     from sbert.search.index.bm25 import choose_language
 
     name = os.path.abspath(arguments.model) if os.path.isdir(arguments.model) else arguments.model
     arguments.model = resolve(arguments.model, organisation="sentence-transformers")
-    model, ranges = load(arguments), None
+    model = load_model(arguments)
     arguments.language = choose_language(arguments.language, model)
     kinds = ",".join(sorted({device.type for device in getattr(model, "devices", [model.device])}))
-    settings = name, arguments.precision, arguments.dtype, kinds, arguments.column, arguments.format
+    settings = name, arguments.dtype, kinds, arguments.column, arguments.format
     path = None if arguments.no_cache else _cache_path(arguments.texts, *settings)
-    if arguments.precision == "int8":
-        sample = texts[:: -(-len(texts) // _SAMPLE)]
-        sample = sample if len(sample) > 1 else sample * 2  # The ranges of a single vector would be empty.
-        own = path and path.with_suffix(".sample.npy")
-        ranges = calibrate(_encode_documents(model, sample, own, show_progress_bar=False, on_truncate="ignore"))
-    codes: dict[str, Any] = {"precision": _PRECISIONS[arguments.precision], "ranges": ranges}
-    return semantic_search(
-        model.encode_query(queries, show_progress_bar=False),
-        _encode_documents(model, texts, path, show_progress_bar=progress(arguments), **codes),
-        top_k,
-        similarity=model.similarity_fn_name,
-        **codes,
-    )
+    documents = _encode_documents(model, texts, path, progress(arguments))
+    query_vectors = model.encode_query(queries, show_progress_bar=False)
+    return semantic_search(query_vectors, documents, top_k, similarity=model.similarity_fn_name)
 
 
 def _cache_path(path: str, *settings: str | None) -> Path | None:
@@ -137,28 +132,28 @@ def _cache_path(path: str, *settings: str | None) -> Path | None:
     return user_cache() / "vectors" / f"{Path(path).stem}-{name}-{digest[:12]}.npy"
 
 
-def _encode_documents(model: Any, texts: list[str], path: Path | None, **options: Any) -> Any:
+def _encode_documents(model: Any, texts: list[str], path: Path | None, show: bool | None) -> Any:
     """The vectors of documents: from the file of the cache if texts and model are unchanged, else encoded and stored.
 
     Args:
         model: The encoder.
         texts: The documents.
         path: The file of the cache, which ``encode(out=)`` writes and checks; None for no cache.
-        options: Of ``encode``.
+        show: The ``show_progress_bar`` of ``encode``.
     """
     from sbert.storage.files import one_line
 
     for overwrite in (False, True) if path else ():
         try:
             path.parent.mkdir(parents=True, exist_ok=True)  # type: ignore[union-attr]
-            return model.encode_document(texts, out=path, overwrite=overwrite, **options)
+            return model.encode_document(texts, out=path, overwrite=overwrite, show_progress_bar=show)
         except ValueError:  # It is of other texts or of another model, or damaged.
             continue
         except (OSError, RuntimeError) as error:
             folder, reason = path.parent, one_line(error)  # type: ignore[union-attr]
             warnings.warn(f"{folder} cannot be written ({reason}), so the vectors are not stored", stacklevel=2)
             break
-    return model.encode_document(texts, **options)
+    return model.encode_document(texts, show_progress_bar=show)
 
 
 def _understand(arguments: argparse.Namespace) -> list[str]:

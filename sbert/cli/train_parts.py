@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from types import MethodType, ModuleType
 from typing import Any, NamedTuple
 
-from sbert.cli.train_settings import Settings, check_names
+from sbert.cli.train_settings import RunSettings, check_known
 from sbert.data import read_retrieval, read_rows
 from sbert.data.file_formats import read_records
 
@@ -52,9 +52,9 @@ def find(part: Any, module: ModuleType, what: str) -> tuple[Any, dict[str, Any]]
     if not isinstance(table, dict) or not isinstance(table.get("name"), str):
         raise ValueError(f"{what} is {part!r:.40}; write a name, or a table with a name and parameters")
     classes = [name for name in module.__all__ if inspect.isclass(getattr(module, name))]
-    known = {_key(name): name for name in classes} | {key: name for key, name in _SHORT.items() if name in classes}
-    check_names([_key(table["name"])], known, what)
-    return getattr(module, known[_key(table["name"])]), {key: value for key, value in table.items() if key != "name"}
+    names = {_key(name): name for name in classes} | {key: name for key, name in _SHORT.items() if name in classes}
+    check_known([_key(table["name"])], names, what)
+    return getattr(module, names[_key(table["name"])]), {key: value for key, value in table.items() if key != "name"}
 
 
 def _key(name: str) -> str:
@@ -74,8 +74,8 @@ def call(function: Callable[..., Any], *values: Any, **parameters: Any) -> Any:
         ValueError: EarlyStopping: patient is unknown; did you mean patience?
     """
     signature = inspect.signature(function)
-    if not any(each.kind is each.VAR_KEYWORD for each in signature.parameters.values()):
-        check_names(parameters, signature.parameters, function.__name__)
+    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in signature.parameters.values()):
+        check_known(parameters, signature.parameters, function.__name__)
     try:
         signature.bind(*values, **parameters)
     except TypeError as error:
@@ -111,7 +111,7 @@ def needs(loss: Any) -> Needs:
     from sbert.losses.signature import Signature
 
     kind, parameters = find(loss, losses, "loss")
-    if inner := [parameters["loss"]] if "loss" in parameters else [each for each, _ in parameters.get("pairs", ())]:
+    if inner := [parameters["loss"]] if "loss" in parameters else [part for part, _ in parameters.get("pairs", ())]:
         return max(map(needs, inner), key=lambda need: need.label)
     signature = Signature.of(MethodType(kind.forward, kind))
     lists, scores = signature.more == "scores", "scores" in (*signature.columns, signature.more)
@@ -131,7 +131,7 @@ def make_loss(loss: Any, model: Any, classes: int) -> Any:
     from sbert.pipeline.encode import output_dims
 
     kind, parameters = find(loss, losses, "loss")
-    pairs = [(make_loss(each, model, classes), weight) for each, weight in parameters.pop("pairs", ())]
+    pairs = [(make_loss(part, model, classes), weight) for part, weight in parameters.pop("pairs", ())]
     if "loss" in parameters:
         parameters["loss"] = make_loss(parameters["loss"], model, classes)
     if kind in (losses.SoftmaxLoss, losses.CrossEntropyLoss):
@@ -146,7 +146,7 @@ def make_loss(loss: Any, model: Any, classes: int) -> Any:
 # ------------------------------------------------------------------------------------------------------ evaluators
 
 
-def make_evaluator(table: Settings, classes: Sequence[str] | None) -> Any:
+def make_evaluator(table: RunSettings, classes: Sequence[str] | None) -> Any:
     """The evaluator of a table of settings; labels that are classes are those of the data.
 
     Raises:
@@ -155,10 +155,10 @@ def make_evaluator(table: Settings, classes: Sequence[str] | None) -> Any:
     from sbert import SentenceEncoder, evaluation
 
     kind, parameters = find(table.get("with", "similarity"), evaluation, "evaluate.with")
-    file, (known, label) = table["file"], _COLUMNS.get(kind.__name__, ((), None))
-    columns = table.get("columns", known)
-    if len(columns) != len(known) or (label is None and "label" in table):
-        takes = ", ".join(known) + (f" in evaluate.columns, and evaluate.label ({label})" if label else ", no label")
+    file, (names, label) = table["file"], _COLUMNS.get(kind.__name__, ((), None))
+    columns = table.get("columns", names)
+    if len(columns) != len(names) or (label is None and "label" in table):
+        takes = ", ".join(names) + (f" in evaluate.columns, and evaluate.label ({label})" if label else ", no label")
         raise ValueError(f"evaluate: {kind.__name__} takes {takes}; it has {columns} and {table.get('label', 'none')}")
     for model in {"teacher", "retriever"} & parameters.keys():
         parameters[model] = SentenceEncoder(parameters[model])

@@ -10,7 +10,7 @@ from typing import Any
 from sbert.cli.options import suggest
 
 # The settings of a run: a table for each section. "data" and "evaluate" hold one by the name of each data set.
-Settings = dict[str, Any]
+RunSettings = dict[str, Any]
 STORED = "train.json"
 Types = Mapping[str, type | tuple[type, ...]]
 _NAMED = (str, dict)  # A name, or a table with a name and parameters.
@@ -31,7 +31,7 @@ _ARTICLES = {
 }
 
 
-def gather(config: str | None, over: Iterable[tuple[str, Any]]) -> Settings:
+def gather(config: str | None, over: Iterable[tuple[str, Any]]) -> RunSettings:
     """The settings of a run.
 
     Args:
@@ -60,6 +60,19 @@ def gather(config: str | None, over: Iterable[tuple[str, Any]]) -> Settings:
     return settings
 
 
+def read_stored(folder: str, over: Iterable[tuple[str, Any]]) -> RunSettings:
+    """The settings that the run of an output folder has stored, under those that count more.
+
+    Raises:
+        FileNotFoundError: If the folder stores no settings.
+        ValueError: If they are damaged, or a setting is wrong.
+    """
+    path = Path(folder) / STORED
+    if not path.exists():
+        raise FileNotFoundError(f"{path} does not exist; pass the --output of a run of sbert train")
+    return gather(str(path), [*over, ("output", folder)])
+
+
 def parse_set(text: str) -> tuple[str, Any]:
     """The name and the value of ``--set NAME=VALUE``: a value of JSON, or a text.
 
@@ -79,15 +92,15 @@ def parse_set(text: str) -> tuple[str, Any]:
         return name, value
 
 
-def check_names(given: Iterable[str], known: Iterable[str], where: str) -> None:
-    """Raise a ValueError for the first name that is not known; the message has the nearest known one."""
-    known = list(known)
-    for name in given:
-        if name not in known:
-            raise ValueError(f"{where}: {name} is unknown; {suggest(name, known)}")
+def check_known(names: Iterable[str], choices: Iterable[str], where: str) -> None:
+    """Raise a ValueError for the first name that is not among the choices; the message has the nearest one."""
+    choices = list(choices)
+    for name in names:
+        if name not in choices:
+            raise ValueError(f"{where}: {name} is unknown; {suggest(name, choices)}")
 
 
-def _read(path: str) -> Settings:
+def _read(path: str) -> RunSettings:
     """The settings of a file."""
     parse: Callable[[str], Any] = json.loads
     if not path.endswith(".json"):
@@ -100,11 +113,11 @@ def _read(path: str) -> Settings:
     except ValueError as error:
         raise ValueError(f"{path} is not valid {'JSON' if parse is json.loads else 'TOML'}: {error}") from error
     if not isinstance(settings, dict):
-        raise ValueError(f"{path} holds no table of settings")
+        raise ValueError(f"{path} does not hold a table of settings")
     return settings
 
 
-def _put(settings: Settings, path: str, value: Any) -> None:
+def _put(settings: RunSettings, path: str, value: Any) -> None:
     """Put a value where a dotted name says; a text on the way becomes the name of a table."""
     *parents, last = path.split(".")
     table = settings
@@ -115,31 +128,31 @@ def _put(settings: Settings, path: str, value: Any) -> None:
             raise ValueError(f"--set {path}: {parent} is {inner!r:.40}, not a table; set it as a whole")
         table = inner
     types = _BY_NAME[parents[0]][0] if len(parents) == 1 and parents[0] in _BY_NAME else {}
-    for name, each in table.items() if last in types else ():
-        if name not in types and isinstance(each, dict):
-            each.pop(last, None)
+    for name, inner in table.items() if last in types else ():
+        if name not in types and isinstance(inner, dict):
+            inner.pop(last, None)
     table[last] = value
 
 
-def _by_name(given: Settings, section: str, where: str) -> dict[str, Settings]:
+def _by_name(settings: RunSettings, section: str, where: str) -> dict[str, RunSettings]:
     """The tables of a section by name; what stands in the section itself is for each that does not have it."""
     types, required, single = _BY_NAME[section]
-    shared = {name: value for name, value in given.items() if name in types}
-    tables = {name: value for name, value in given.items() if name not in types}
-    check_names([name for name, value in tables.items() if not isinstance(value, dict)], types, f"{where}: {section}")
+    shared = {name: value for name, value in settings.items() if name in types}
+    tables = {name: value for name, value in settings.items() if name not in types}
+    check_known([name for name, value in tables.items() if not isinstance(value, dict)], types, f"{where}: {section}")
     if shared and not tables:
         tables = {single: {}}
     named = {name: (f"{where}: {section}.{name}", {**shared, **table}) for name, table in tables.items()}
     return {name: _check(table, types, place, required) for name, (place, table) in named.items()}
 
 
-def _check(given: Settings, types: Types, where: str, required: Iterable[str]) -> Settings:
+def _check(settings: RunSettings, types: Types, where: str, required: Iterable[str]) -> RunSettings:
     """The settings of a table; a text in the place of a list is divided at its commas."""
-    check_names(given, types, where)
-    if missing := [name for name in required if name not in given]:
+    check_known(settings, types, where)
+    if missing := [name for name in required if name not in settings]:
         raise ValueError(f"{where}: {missing[0]} is missing; name it by its flag, --set, or in a file for --config")
-    checked = dict(given)
-    for name, value in given.items():
+    checked = dict(settings)
+    for name, value in settings.items():
         if types[name] is list and isinstance(value, str):
             checked[name] = [part.strip() for part in value.split(",")]
         elif types[name] is Path and isinstance(value, str):  # A whole path lets a run be resumed from any folder.

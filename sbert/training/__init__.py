@@ -47,8 +47,8 @@ by another figure than the first.
 - **Not tested on GPUs**: several processes run with gloo on CPUs in the tests, and sums beside the backward pass on
   simulated streams, so NCCL has not been tried; nor FSDP2 with anything but gloo; nor ``optimizer="adamw_8bit"``
   elsewhere than on a CPU (bitsandbytes 0.50).
-- **The command line**: ``sbert train --help`` explains the flags and the file that take all of this; ``--dry-run``
-  prints the plan with estimated time and memory; ``sbert resume FOLDER`` goes on with a run that was stopped.
+- **The command line**: ``sbert train --help`` explains the flags and the file that take all of this;
+  ``sbert train --resume FOLDER`` goes on with a run that was stopped.
 - **Adapters**: LoRA and QLoRA have a section of their own below.
 
 A search of settings is ten lines of Optuna, or of any other program of the kind:

@@ -53,13 +53,10 @@ Each shard reads all of the input and encodes its part. From about a hundred sha
 
 ## Ray, Dask, Spark
 
-```sh
-sbert encode all-MiniLM-L6-v2 corpus/ --column text --keep id -o vectors/ --ray --gpus-per-actor 1 --cpus-per-actor 6
-```
-
+``sbert.integrations.ray.encode_files(["corpus/"], "vectors/", "all-MiniLM-L6-v2", keep=["id"], gpus_per_actor=1)``
 encodes Parquet files to Parquet files on all machines of a Ray cluster. Finished files are skipped, actors that die
-are restarted. For pipelines of your own, there are ``sbert.integrations.ray.Embed``, ``sbert.integrations.dask.embed``
-and ``sbert.integrations.spark.embed``.
+are restarted. For pipelines of your own, there are ``Embed`` beside it, and ``embed_frame`` and ``embed_frames`` of
+``sbert.integrations.frames`` for Dask and Spark.
 
 ## To a billion texts
 

@@ -1,15 +1,13 @@
-"""Pictures: maps of a corpus, similarities of texts, training curves, and figures of an evaluation.
+"""Pictures: maps of a corpus, similarities of texts, and training curves.
 
 | function | draws |
 |---|---|
 | ``corpus_map`` | vectors as points, an image |
 | ``map_page`` | points as one HTML page with topics, search, columns and zoom, without a network |
-| ``project`` | nothing itself: the layout of vectors as points (t-SNE, UMAP or PCA), which both maps take |
+| ``project_vectors`` | nothing itself: the layout of vectors as points (t-SNE or PCA), which both maps take |
 | ``find_topics`` | nothing itself: topics of a layout, from coarse to fine, with names |
-| ``recall_curves`` | the recall at k of several searches, such as vectors, BM25 and both |
-| ``similarity_distribution`` | the similarities of pairs by label, with the best threshold |
 | ``similarity_heatmap`` | the similarities of all pairs of a few texts |
-| ``training_curves`` | the loss and the figures of a training run, from its ``history.jsonl`` |
+| ``training_curves`` | the loss and the metrics of a training run, from its ``history.jsonl`` |
 
 Each saves the picture to ``path=``, and a notebook shows what it returns. Images are drawn into ``ax=``, such as one of
 several side by side, and keep to matplotlib's style, such as ``dark_background``. They need ``pip install
@@ -32,20 +30,17 @@ search has words in any order, and lists what is similar to its hits below them;
 it; columns colour and filter; an area can be selected and saved as CSV.
 
     sbert map news.csv --column text --columns topic,date --color-by date -o map.html --image map.svg
-    sbert map more.txt --onto map.html -o both.html   # new texts in the same layout
-    sbert map texts.txt --serve                       # searches by meaning what no words of the query are in
 
 The same in Python, where each step can be another one:
 
->>> from sbert.visualization import find_topics, map_page, nearest_neighbours, project
+>>> from sbert.visualization import find_topics, map_page, nearest_neighbours, project_vectors
 >>> texts = [f"{animal} number {row} sleeps" for row in range(20) for animal in ("cat", "dog")]
 >>> vectors = model.encode(texts)
 >>> neighbours = nearest_neighbours(vectors)
->>> points = project(vectors, neighbours=neighbours)
+>>> points = project_vectors(vectors, neighbours=neighbours)
 >>> page = map_page(texts, points, find_topics(texts, vectors, points), neighbours, {"length": list(map(len, texts))})
 
-Layouts have their measures: ``sbert.visualization.projection.layout_quality`` gives the share of the 15 nearest texts
-that stay nearest, and the trustworthiness; the command prints them.
+Both maps take any points: those of UMAP, for example, in place of those of ``project_vectors``.
 
 ## Pictures side by side
 
@@ -63,16 +58,15 @@ the figure by itself.
 - A map shows neighbours. Distances between far groups, and the size of a group, mean nothing.
 - Topics are dense places of the layout. For clusters of the vectors themselves, pass ``labels`` of
   ``sbert.search.cluster`` to ``corpus_map``, or as ``Topics`` to ``map_page``.
-- t-SNE needs openTSNE (``sbert[plot]``), UMAP umap-learn (``sbert[umap]``). PCA, for less than 10 texts or without
-  these, shows no neighbourhoods, and its maps get no topics.
+- t-SNE needs openTSNE (``sbert[plot]``). PCA, for fewer than 10 texts or without openTSNE, shows no neighbourhoods,
+  and its maps get no topics.
 """
 
 from sbert.visualization.curves import training_curves
-from sbert.visualization.distributions import recall_curves, similarity_distribution
 from sbert.visualization.heatmap import similarity_heatmap
 from sbert.visualization.map_image import corpus_map
 from sbert.visualization.map_page import map_page
-from sbert.visualization.projection import nearest_neighbours, project
+from sbert.visualization.projection import nearest_neighbours, project_vectors
 from sbert.visualization.topics import Topics, find_topics
 
 __all__ = [
@@ -81,9 +75,7 @@ __all__ = [
     "find_topics",
     "map_page",
     "nearest_neighbours",
-    "project",
-    "recall_curves",
-    "similarity_distribution",
+    "project_vectors",
     "similarity_heatmap",
     "training_curves",
 ]

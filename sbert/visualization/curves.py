@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Entry = Mapping[str, Any]
-History = Sequence[Entry] | str | os.PathLike[str]
+_Entries = Sequence[Entry] | str | os.PathLike[str]
 
 _LOSS, _RATE = COLOURS[-1], "0.5"
 # Above this multiple of the median loss, the first losses would press all others to the bottom of a linear axis.
@@ -35,7 +35,7 @@ _DWARFS = 5.0
 
 
 @known_arguments
-def training_curves(history: History, path: Path = None, ax: Axes | None = None, metric: str | None = None) -> Figure:
+def training_curves(history: _Entries, path: Path = None, ax: Axes | None = None, metric: str | None = None) -> Figure:
     """Draw the loss, the learning rate and the evaluations of a training run over its steps.
 
     A vertical line marks the best step. The legend has each score before training, if the history has it, and its best.
@@ -85,7 +85,7 @@ def training_curves(history: History, path: Path = None, ax: Axes | None = None,
     return save_figure(figure, path)
 
 
-def _read_entries(history: History) -> Iterator[Entry]:
+def _read_entries(history: _Entries) -> Iterator[Entry]:
     located: Iterable[tuple[str, Any]]
     if isinstance(history, (str, os.PathLike)):
         located = ((where, row[TEXT]) for where, row in read_records(history, None, "jsonl"))

@@ -52,9 +52,9 @@ def new_figure(path: Path = None, ax: Axes | None = None) -> Figure:
         return figure
     if not isinstance(path, (str, os.PathLike)):
         raise TypeError(f"path is of type {type(path).__name__}; pass a file name, and all else by name, as labels=…")
-    known, suffix = figure.canvas.get_supported_filetypes(), os.path.splitext(path)[1].lower().removeprefix(".")
-    if suffix not in known:
-        raise ValueError(f"{str(path)!r} has no file extension that matplotlib supports; use one of {', '.join(known)}")
+    formats, suffix = figure.canvas.get_supported_filetypes(), os.path.splitext(path)[1].lower().removeprefix(".")
+    if suffix not in formats:
+        raise ValueError(f"{str(path)!r} has no file extension of matplotlib; use one of {', '.join(formats)}")
     return figure
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Scores = npt.NDArray[np.float32]
+_Matrix = npt.NDArray[np.float32]
 # Up to this number of sentences, columns are labelled with the sentence, and cells with the score.
 _FEW = 12
 # Inches of one character of a label of one point, and of a score in a cell.
@@ -115,7 +115,7 @@ def similarity_heatmap(
     return save_figure(figure, path)
 
 
-def _as_matrix(sentences: list[str], scores: Compares | Vectors) -> Scores:
+def _as_matrix(sentences: list[str], scores: Compares | Vectors) -> _Matrix:
     """The matrix of similarities. Shape: (sentences, sentences)."""
     count = len(sentences)
     if isinstance(scores, Compares):
@@ -127,7 +127,7 @@ def _as_matrix(sentences: list[str], scores: Compares | Vectors) -> Scores:
     return matrix
 
 
-def _order(matrix: Scores) -> list[int]:
+def _order(matrix: _Matrix) -> list[int]:
     """An order in which similar rows are neighbours: that of average linkage, with its branches turned for it."""
     with require("an order by similarity", "scipy", "plot", "pass order=False"):
         from scipy.cluster.hierarchy import leaves_list, linkage
@@ -138,7 +138,7 @@ def _order(matrix: Scores) -> list[int]:
     return order
 
 
-def _write_scores(axis: Any, matrix: Scores, colours: npt.NDArray[np.float64], points: float) -> None:
+def _write_scores(axis: Any, matrix: _Matrix, colours: npt.NDArray[np.float64], points: float) -> None:
     """Write each score into its cell, black or white by the colour of the cell. Shape: colours (rows, columns, 4)."""
     bright = colours[..., :3] @ (0.299, 0.587, 0.114) > 0.5  # (rows, columns)
     for (row, column), score in np.ndenumerate(matrix):

@@ -13,7 +13,7 @@ from sbert.functional import Vectors
 from sbert.inputs.arguments import known_arguments
 from sbert.inputs.texts import texts_of
 from sbert.visualization.drawing import MARKERS, Path, new_axes, new_figure, save_figure
-from sbert.visualization.projection import NAMES, Coordinates, check_vectors, choose, density_peaks, project
+from sbert.visualization.projection import LAYOUTS, Points, check_vectors, choose_layout, density_peaks, project_vectors
 from sbert.visualization.text import choose_fonts, shorten
 
 if TYPE_CHECKING:
@@ -72,11 +72,11 @@ def corpus_map(
     figure = new_figure(path, ax)
     matrix = check_vectors(vectors)
     texts = None if texts is None else texts_of(texts, "texts")
-    for name, given in {"labels": labels, "texts": texts}.items():
-        if given is not None and len(given) != len(matrix):
-            raise ValueError(f"there are {len(matrix)} vectors and {len(given)} {name}; pass one for each vector")
-    method = None if matrix.shape[1] == 2 else choose(len(matrix))[0]
-    points = matrix if method is None else project(matrix)  # (n, 2)
+    for name, column in {"labels": labels, "texts": texts}.items():
+        if column is not None and len(column) != len(matrix):
+            raise ValueError(f"there are {len(matrix)} vectors and {len(column)} {name}; pass one for each vector")
+    method = None if matrix.shape[1] == 2 else choose_layout(len(matrix))[0]
+    points = matrix if method is None else project_vectors(matrix)  # (n, 2)
     values = np.asarray(labels) if labels is not None and np.asarray(labels).dtype.kind in "fM" else None
     clusters = _by_cluster(labels if values is None else None, len(points))
     axis = new_axes(figure, ax, 9, 7)
@@ -89,7 +89,7 @@ def corpus_map(
     axis.set(xticks=[], yticks=[])
     axis.spines[:].set_color("0.8")
     if method is not None:
-        axis.set_xlabel(NAMES[method], loc="right", fontsize=8, color="0.4")
+        axis.set_xlabel(LAYOUTS[method], loc="right", fontsize=8, color="0.4")
     if labels is not None and values is None and len(points) and legend:
         shown = axis.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=9, labelspacing=0.6)
         names, fonts = choose_fonts(text.get_text() for text in shown.get_texts())
@@ -111,7 +111,7 @@ def corpus_map(
     return save_figure(figure, path)
 
 
-def _draw_points(axis: Any, points: Coordinates, clusters: list[Cluster], grey: bool) -> list[str]:
+def _draw_points(axis: Any, points: Points, clusters: list[Cluster], grey: bool) -> list[str]:
     """Draw the points, those without cluster in grey if ``grey``; returns the colour of each cluster."""
     size = _size(len(points))
     without = sum(name is None for name, _ in clusters) if grey else 0
@@ -125,15 +125,15 @@ def _draw_points(axis: Any, points: Coordinates, clusters: list[Cluster], grey: 
     return colours
 
 
-def _draw_values(figure: Figure, axis: Any, points: Coordinates, values: npt.NDArray[Any]) -> None:
+def _draw_values(figure: Figure, axis: Any, points: Points, values: npt.NDArray[Any]) -> None:
     """Draw the points in the colours of a scale of numbers or dates; grey where there is none."""
     from matplotlib import dates
 
     numbers = dates.date2num(values) if values.dtype.kind == "M" else values.astype(float)
-    known, size = np.isfinite(numbers), _size(len(points))
-    axis.scatter(*points[~known].T, s=size, color=_NO_CLUSTER, linewidths=0)
-    ends = dict(zip(("vmin", "vmax"), np.quantile(numbers[known], (0.01, 0.99)), strict=True)) if known.any() else {}
-    drawn = axis.scatter(*points[known].T, s=size, c=numbers[known], cmap="viridis", linewidths=0, alpha=0.8, **ends)
+    finite, size = np.isfinite(numbers), _size(len(points))
+    axis.scatter(*points[~finite].T, s=size, color=_NO_CLUSTER, linewidths=0)
+    ends = dict(zip(("vmin", "vmax"), np.quantile(numbers[finite], (0.01, 0.99)), strict=True)) if finite.any() else {}
+    drawn = axis.scatter(*points[finite].T, s=size, c=numbers[finite], cmap="viridis", linewidths=0, alpha=0.8, **ends)
     locator = dates.AutoDateLocator() if values.dtype.kind == "M" else None
     bar = figure.colorbar(drawn, ax=axis, shrink=0.6, extend="both", ticks=locator)
     if locator is not None:
@@ -155,12 +155,10 @@ def _by_cluster(labels: Iterable[Any] | None, count: int) -> list[Cluster]:
         name = label.item() if isinstance(label, np.generic) else label
         rows.setdefault(None if name == -1 else name, []).append(row)
     named = sorted(rows.items(), key=lambda item: (item[0] is not None, -len(item[1])))
-    return [(name, np.array(own)) for name, own in named]
+    return [(name, np.array(members)) for name, members in named]
 
 
-def _write_texts(
-    figure: Figure, axis: Any, points: Coordinates, texts: Mapping[int, str], centred: bool = False
-) -> None:
+def _write_texts(figure: Figure, axis: Any, points: Points, texts: Mapping[int, str], centred: bool = False) -> None:
     """Write the texts of some rows beside their points, or centred on them; one that would cover another is left out.
 
     Beside points, it is first moved up or down.

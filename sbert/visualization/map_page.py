@@ -19,9 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from sbert.functional import Vectors
-from sbert.inputs.arguments import known_arguments, warn
+from sbert.inputs.arguments import known_arguments
 from sbert.storage.atomic import write_text
-from sbert.visualization.projection import Coordinates, Neighbours, check_vectors, density_peaks
+from sbert.visualization.projection import Neighbours, Points, check_vectors, density_peaks
 from sbert.visualization.topics import Topics
 
 # Neighbours of each text on the page.
@@ -33,9 +33,8 @@ _CATEGORIES = 1_000
 # Characters of a category; topics of a level.
 _NAME, _TOPICS = 100, 2**15 - 1
 _NUMBER = re.compile(r"[+-]?(?:(?:0|[1-9]\d{0,14})(?:\.\d*)?|\.\d+)(?:e[+-]?\d{1,2})?", re.IGNORECASE)
-# The quantiles of numbers at the ends of a colour scale, so that no outlier takes all of it.
+# The quantiles of numbers at the ends of a colour scale, so that an outlier does not take all of it.
 _RANGE = (0.01, 0.99)
-_DATA = re.compile('<script id="data" type="application/json">(.*?)</script>', re.DOTALL)
 
 
 @known_arguments
@@ -48,7 +47,6 @@ def map_page(
     color_by: str | None = None,
     title: str = "Map",
     note: str = "",
-    served: bool = False,
     path: str | os.PathLike[str] | None = None,
 ) -> str:
     """The HTML of a page that draws texts as points.
@@ -59,7 +57,7 @@ def map_page(
 
     Args:
         texts: The texts.
-        points: Their points, from ``project``.
+        points: Their points, from ``project_vectors``.
         topics: Levels of topics, from the coarsest to the finest, such as those of ``find_topics``.
         neighbours: Those of ``nearest_neighbours``, of which the first 10 become part of the page.
         columns: More about each text, for the card of a point. A column of numbers, of ISO dates, or of few distinct
@@ -67,7 +65,6 @@ def map_page(
         color_by: The column that colours the points at first; default: the topics.
         title: Title of the page.
         note: A remark on the layout, shown below the legend.
-        served: Whether the server that sends the page answers ``search?query=``, as that of ``sbert map --serve``.
         path: Where to save the page, such as ``"map.html"``. By default, it is only returned.
 
     Shape:
@@ -91,17 +88,17 @@ def map_page(
         raise ValueError("there are no texts, so there is nothing to draw; pass at least one")
     if positions.shape != (rows, 2):
         raise ValueError(f"points have shape {positions.shape}; pass ({rows}, 2), one point per text")
-    given = columns or {}
-    sizes = {name: len(values) for name, values in given.items()}
+    columns = columns or {}
+    sizes = {name: len(values) for name, values in columns.items()}
     if neighbours is not None:
         sizes["neighbours"] = len(neighbours.indices)
     for name, size in sizes.items():
         if size != rows:
             raise ValueError(f"there are {rows} texts, and {name} has {size} rows; pass one for each text")
-    encoded = [_column(name, values) for name, values in given.items()]
+    encoded = [_column(name, values) for name, values in columns.items()]
     if color_by is not None and color_by not in [column["name"] for column in encoded if column["kind"] != "text"]:
         kinds = ", ".join(f"{column['name']} ({column['kind']})" for column in encoded) or "none"
-        raise ValueError(f"color_by={color_by!r} is no column of numbers, dates or categories; the columns: {kinds}")
+        raise ValueError(f"color_by={color_by!r} is not a column of numbers, dates or categories; the columns: {kinds}")
     low, high = positions.min(0), positions.max(0)
     centred = (positions - (low + high) / 2) * (2 / max(float((high - low).max()), 1e-12))  # From -1 to 1.
     levels = [_level(level, centred) for level in topics]
@@ -110,18 +107,17 @@ def map_page(
         note = f"{note} {are} scattered among others, and named only in the legend.".strip()
     most = max(_LEAST_CHARACTERS, _CHARACTERS // rows)
     data = {
-        "texts": [_cut(text, most) for text in texts],
+        "texts": [_shorten(text, most) for text in texts],
         "points": _base64(np.round((centred + 1) * 32767.5), "<u2"),
         "levels": levels,
         "neighbours": None if neighbours is None else _neighbours(neighbours),
         "columns": encoded,
         "colour": color_by,
-        "served": served,
     }
     templates = files("sbert.visualization") / "templates"
     # Escaped, so that no text can end the <script> element that contains it.
     filled = {"DATA": json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")}
-    filled |= {"TITLE": html.escape(title), "NOTE": html.escape(note), "CONNECT": "'self'" if served else "'none'"}
+    filled |= {"TITLE": html.escape(title), "NOTE": html.escape(note)}
     for name, file in {"STYLE": "map.css", "SCRIPT": "map.js"}.items():
         filled[name] = (templates / file).read_text(encoding="utf-8")
     template = (templates / "map.html").read_text(encoding="utf-8")
@@ -132,29 +128,7 @@ def map_page(
     return page
 
 
-def read_page(path: str | os.PathLike[str]) -> tuple[list[str], Coordinates, list[Topics]]:
-    """The texts, points and topics of a page that ``map_page`` wrote; a warning names the columns that it has, too.
-
-    Raises:
-        OSError: If the file cannot be read.
-        ValueError: If it is no such page.
-    """
-    match = _DATA.search(Path(path).read_text(encoding="utf-8"))
-    if match is None:
-        raise ValueError(f"{path} is no page of a map; pass one that sbert map wrote")
-    data = json.loads(match[1])
-    if names := ", ".join(column["name"] for column in data["columns"]):
-        warn(f"{path} has columns ({names}), which are left out")
-
-    def decode(text: str, dtype: str) -> npt.NDArray[Any]:
-        return np.frombuffer(base64.b64decode(text), dtype)
-
-    points = decode(data["points"], "<u2").reshape(-1, 2).astype(np.float32) / 32767.5 - 1
-    levels = [Topics(decode(level["labels"], "<i2").astype(np.int64), level["names"]) for level in data["levels"]]
-    return data["texts"], points, levels
-
-
-def _level(topics: Topics, points: Coordinates) -> dict[str, Any]:
+def _level(topics: Topics, points: Points) -> dict[str, Any]:
     labels, names = np.asarray(topics.labels), list(topics.names)
     if labels.shape != (len(points),) or labels.dtype.kind not in "iu" or labels.min() < -1:
         raise ValueError(f"labels are {labels!r:.60}; pass {len(points)} integers, -1 for texts without topic")
@@ -186,11 +160,11 @@ def parse_column(values: Sequence[Any]) -> npt.NDArray[Any]:
         return values.astype("datetime64[s]")
     strings = ["" if value is None or value != value else str(value) for value in values]
     strings = ["" if string.lower() in ("nan", "nat") else string for string in strings]
-    known = list(filter(None, strings))
-    if known and all(map(_NUMBER.fullmatch, known)):
+    present = list(filter(None, strings))
+    if present and all(map(_NUMBER.fullmatch, present)):
         return np.array([float(string or "nan") for string in strings])
     with suppress(ValueError, OverflowError):
-        if known:
+        if present:
             return np.array([np.datetime64(_seconds(string) if string else "NaT", "s") for string in strings])
     return np.array(strings, object)
 
@@ -211,14 +185,14 @@ def _column(name: str, values: Sequence[Any]) -> dict[str, Any]:
         return {"name": name, "kind": "date" if is_date else "number", "values": _base64(numbers, "<f8"), "range": span}
     sizes = Counter(filter(None, parsed))
     if len(sizes) > min(_CATEGORIES, max(2, len(parsed) // 2)) or max(map(len, sizes), default=0) > _NAME:
-        return {"name": name, "kind": "text", "values": [_cut(string, _LEAST_CHARACTERS) for string in parsed]}
+        return {"name": name, "kind": "text", "values": [_shorten(string, _LEAST_CHARACTERS) for string in parsed]}
     names = sorted(sizes, key=lambda category: (-sizes[category], category))
     codes = {category: number for number, category in enumerate(names)} | {"": -1}
     labels = np.array([codes[string] for string in parsed])
     return {"name": name, "kind": "category", "names": names, "values": _base64(labels, "<i2")}
 
 
-def _cut(text: str, most: int) -> str:
+def _shorten(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,8 +16,8 @@ from sbert.inputs.vectors import vectors_of
 from sbert.pipeline.progress import progress_bar
 from sbert.search import semantic_search
 
-NAMES = {"tsne": "t-SNE", "umap": "UMAP", "pca": "PCA"}
-Coordinates = npt.NDArray[np.float32]
+LAYOUTS = {"tsne": "t-SNE", "pca": "PCA"}
+Points = npt.NDArray[np.float32]
 Labels = Sequence[int] | npt.NDArray[np.integer[Any]]
 # Fewer vectors have no neighbourhoods to preserve.
 _LEAST = 10
@@ -31,15 +29,13 @@ _STEP = 50
 # From this number of points on, forces by interpolation are faster than by a tree. Nodes two units apart are as good
 # as openTSNE's one unit, and take a quarter of the time.
 _INTERPOLATED, _INTERVAL = 5_000, 2
-# The neighbours of a vector that attract it and count for the quality of a layout; how many points are examined.
-_KEPT, _EXAMINED = 15, 1_000
+# The neighbours of a vector that attract it.
+_KEPT = 15
 # If more than one in so many vectors attracted another, a small map would become one point.
 _SHARE = 8
-# The neighbours among which a new text is placed.
-_NEAR = 5
 # The neighbours of a label, and the share of them that belongs to its cluster, where this is possible.
 _NEAREST, _CLEAR = 50, 0.89
-# Number of points that are tried for a label, and for all labels together, but at least 8 for each.
+# Number of candidates for the position of a label, and for all labels together, but at least 8 for each.
 _TRIED, _ALL_TRIED = 64, 3_000
 
 
@@ -77,20 +73,20 @@ def nearest_neighbours(vectors: Vectors, count: int = _KEPT) -> Neighbours:
     return Neighbours(np.take_along_axis(indices, order, 1), np.take_along_axis(scores, order, 1))
 
 
-def project(
+def project_vectors(
     vectors: Vectors, method: str = "auto", neighbours: Neighbours | None = None, show_progress_bar: bool | None = False
-) -> Coordinates:
+) -> Points:
     """Project vectors to points in a plane.
 
-    t-SNE and UMAP preserve neighbourhoods, so that groups become visible; distances between groups mean little. PCA is
+    t-SNE preserves neighbourhoods, so that groups become visible; distances between groups mean little. PCA is
     the linear projection that preserves most of the variance: points that are far apart have different vectors. The
     same vectors give the same points.
 
     Args:
         vectors: NumPy array, tensor or lists.
-        method: ``"tsne"`` (needs openTSNE), ``"umap"`` (needs umap-learn), ``"pca"`` or ``"auto"`` (the result of
-            ``choose``; a warning is given if that is PCA because openTSNE is missing).
-        neighbours: Those of ``nearest_neighbours(vectors)``, if they are known; t-SNE and UMAP need them.
+        method: ``"tsne"`` (needs openTSNE), ``"pca"`` or ``"auto"`` (the result of ``choose_layout``, with a warning if
+            that is PCA because openTSNE is missing). For another layout, such as UMAP, pass its points to the maps.
+        neighbours: Those of ``nearest_neighbours(vectors)``, if they are computed already; t-SNE needs them.
         show_progress_bar: Whether to show a bar of t-SNE's iterations; if None, on terminals and in notebooks.
 
     Shape:
@@ -106,45 +102,40 @@ def project(
         van der Maaten and Hinton, 2008. https://jmlr.org/papers/v9/vandermaaten08a.html
         Linderman et al., 2019 (interpolation). https://doi.org/10.1038/s41592-018-0308-4
         Böhm et al., 2022 (equal attractions, and their factor). https://jmlr.org/papers/v23/21-0055.html
-        McInnes et al., 2018. https://arxiv.org/abs/1802.03426
 
     Example:
-        >>> project(np.array([[0.0, 0.0], [1.0, 0.0], [5.0, 0.0]]), method="pca").round(2).tolist()
+        >>> project_vectors(np.array([[0.0, 0.0], [1.0, 0.0], [5.0, 0.0]]), method="pca").round(2).tolist()
         [[-2.0, 0.0], [-1.0, 0.0], [3.0, 0.0]]
     """
-    check_choice("method", method, ("auto", *NAMES))
+    check_choice("method", method, ("auto", *LAYOUTS))
     matrix = check_vectors(vectors)
     if method == "auto":
-        method, reason = choose(len(matrix))
+        method, reason = choose_layout(len(matrix))
         if reason is not None and len(matrix) >= _LEAST:
             warn(f"the layout is PCA, because {reason}")
     if method == "pca":
         return _pca(matrix)
     if len(matrix) < _LEAST:
-        raise ValueError(f"{len(matrix)} vectors are too few for {NAMES[method]}; pass method='pca'")
+        raise ValueError(f"{len(matrix)} vectors are too few for {LAYOUTS[method]}; pass method='pca'")
     neighbours = neighbours or nearest_neighbours(matrix)
     start = _pca(directions(torch.from_numpy(matrix)).numpy())
     start /= max(float(start[:, 0].std()), 1e-12)
-    lay_out = partial(_tsne, show=show_progress_bar) if method == "tsne" else _umap
-    return np.asarray(lay_out(matrix, neighbours, start), np.float32)
+    return np.asarray(_tsne(matrix, neighbours, start, show_progress_bar), np.float32)
 
 
-def choose(rows: int, method: str = "auto") -> tuple[str, str | None]:
-    """Choose the method for a number of vectors, with the reason if it is not t-SNE.
+def choose_layout(rows: int) -> tuple[str, str | None]:
+    """Choose t-SNE for 10 vectors or more if openTSNE is installed, otherwise PCA.
 
     Args:
         rows: Number of vectors.
-        method: As in ``project``; ``"auto"`` is t-SNE for 10 vectors or more if openTSNE is installed, otherwise PCA.
 
     Returns:
-        The method, and the reason with the remedy; None as the reason if the method is the requested one.
+        The method, and the reason with the remedy if it is not t-SNE.
 
     Example:
-        >>> choose(5)
+        >>> choose_layout(5)
         ('pca', 'fewer than 10 texts have no neighbourhoods that t-SNE could keep')
     """
-    if method != "auto":
-        return method, None
     if rows < _LEAST:
         return "pca", f"fewer than {_LEAST} texts have no neighbourhoods that t-SNE could keep"
     try:
@@ -152,75 +143,6 @@ def choose(rows: int, method: str = "auto") -> tuple[str, str | None]:
     except ImportError:
         return "pca", str(missing("t-SNE", "openTSNE", "plot"))
     return "tsne", None
-
-
-def place(vectors: Vectors, mapped: Vectors, points: Vectors) -> tuple[Coordinates, npt.NDArray[np.int64]]:
-    """Points for new vectors in the layout of others: the median of the points of their 5 nearest vectors.
-
-    Args:
-        vectors: The new vectors.
-        mapped: The vectors of the map.
-        points: Their points.
-
-    Shape:
-        vectors: (new, dim). mapped: (n, dim). points: (n, 2). Output: (new, 2) float32, and (new,) int64, the nearest
-        vector of each.
-
-    References:
-        Poličar et al., 2023. https://doi.org/10.1007/s10994-021-06043-1
-
-    Example:
-        >>> place([[1.0, 0.1]], [[1.0, 0.0], [0.0, 1.0]], [[0.0, 0.0], [4.0, 2.0]])[1].tolist()
-        [0]
-    """
-    indices = semantic_search(vectors, mapped, top_k=min(_NEAR, len(check_vectors(mapped)))).indices  # (new, 5)
-    return np.median(check_vectors(points)[indices], axis=1).astype(np.float32), indices[:, 0]
-
-
-def layout_quality(vectors: Vectors, points: Vectors) -> tuple[float, float]:
-    """How well a layout preserves neighbourhoods of 15 vectors: the share it keeps, and its trustworthiness.
-
-        trustworthiness = 1 - 2 / (m k (2n - 3k - 1)) sum_i sum_(j in U_i) (r_ij - k)
-
-    where r_ij is the rank of j among the neighbours of i by cosine, and U_i the k nearest points of i that are not
-    among its k nearest vectors. Both are means over m, at most 1,000, points at equal steps.
-
-    Args:
-        vectors: The vectors.
-        points: Their points.
-
-    Shape:
-        vectors: (n, dim). points: (n, 2).
-
-    Returns:
-        Two numbers, at most 1; (nan, nan) for fewer than 32 vectors.
-
-    References:
-        Venna and Kaski, 2001. https://doi.org/10.1007/3-540-44668-0_68
-
-    Example:
-        >>> vectors = np.random.default_rng(0).normal(size=(100, 2))
-        >>> vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)  # Points on a circle.
-        >>> share, trustworthiness = layout_quality(vectors, vectors)
-        >>> share > 0.99, trustworthiness > 0.99
-        (True, True)
-    """
-    unit = directions(torch.from_numpy(check_vectors(vectors)))  # (n, dim)
-    positions, rows, k = torch.from_numpy(check_vectors(points)), len(unit), _KEPT
-    if rows < 2 * k + 2:
-        return float("nan"), float("nan")
-    same = beyond = 0
-    examined = torch.arange(0, rows, -(-rows // _EXAMINED))
-    for chosen in torch.split(examined, 100):
-        cosines, own = unit[chosen] @ unit.T, torch.arange(len(chosen))
-        distances = torch.cdist(positions[chosen].double(), positions.double())
-        cosines[own, chosen], distances[own, chosen] = -torch.inf, torch.inf
-        near = cosines.gather(1, distances.topk(k, largest=False).indices)  # (chosen, k)
-        ranks = torch.stack([(cosines > cosine[:, None]).sum(1) for cosine in near.T]) + 1
-        same += int((ranks <= k).sum())
-        beyond += int((ranks - k).clamp(min=0).sum())
-    pairs = len(examined) * k
-    return same / pairs, 1 - 2 * beyond / (pairs * (2 * rows - 3 * k - 1))
 
 
 def density_peaks(points: Vectors, labels: Labels, count: int) -> npt.NDArray[np.int64]:
@@ -231,7 +153,7 @@ def density_peaks(points: Vectors, labels: Labels, count: int) -> npt.NDArray[np
     more than half; a cluster that is scattered among others has none.
 
     Args:
-        points: Coordinates of the texts.
+        points: Points of the texts.
         labels: The cluster of each text, -1 for none.
         count: Number of clusters.
 
@@ -244,24 +166,24 @@ def density_peaks(points: Vectors, labels: Labels, count: int) -> npt.NDArray[np
         >>> density_peaks([[0, 0], [0.1, 0], [0, 0.1], [5, 5], [9, 9]], [0, 0, 0, 1, -1], 3).tolist()
         [0, 3, -1]
     """
-    positions, given = torch.from_numpy(check_vectors(points)), torch.as_tensor(np.asarray(labels))
+    positions, clusters = torch.from_numpy(check_vectors(points)), torch.as_tensor(np.asarray(labels))
     peaks = np.full(count, -1, np.int64)
     most = min(_TRIED, max(8, _ALL_TRIED // max(count, 1)))
-    for label in sorted({*given.tolist()} - {-1}):
-        own = torch.nonzero(given == label)[:, 0]
-        tried = own[:: -(-len(own) // most)]
-        distances = torch.cdist(positions[tried], positions)  # (tried, n)
-        nearest = distances.topk(min(_NEAREST, len(own)), largest=False).indices
-        share = (given[nearest] == label).float().mean(1)  # (tried,)
-        spread = distances[:, own].topk(-(-len(own) // 4), largest=False).values.mean(1)
+    for label in sorted({*clusters.tolist()} - {-1}):
+        members = torch.nonzero(clusters == label)[:, 0]
+        candidates = members[:: -(-len(members) // most)]
+        distances = torch.cdist(positions[candidates], positions)  # (candidates, n)
+        nearest = distances.topk(min(_NEAREST, len(members)), largest=False).indices
+        share = (clusters[nearest] == label).float().mean(1)  # (candidates,)
+        spread = distances[:, members].topk(-(-len(members) // 4), largest=False).values.mean(1)
         for least in (_CLEAR, 0.5):
             if (possible := torch.where(share > least, spread, torch.inf)).min().isfinite():
-                peaks[label] = tried[possible.argmin()]
+                peaks[label] = candidates[possible.argmin()]
                 break
     return peaks
 
 
-def check_vectors(vectors: Vectors, name: str = "vectors") -> Coordinates:
+def check_vectors(vectors: Vectors, name: str = "vectors") -> Points:
     """The vectors as a float32 matrix.
 
     Raises:
@@ -270,14 +192,14 @@ def check_vectors(vectors: Vectors, name: str = "vectors") -> Coordinates:
     """
     if isinstance(vectors, (np.ndarray, torch.Tensor)) and vectors.ndim != 2:
         raise ValueError(f"{name} have shape {tuple(vectors.shape)}; pass a matrix (n, dim)")
-    matrix: Coordinates = vectors_of(name, vectors).detach().cpu().float().numpy()
+    matrix: Points = vectors_of(name, vectors).detach().cpu().float().numpy()
     bad = np.flatnonzero(~np.isfinite(matrix).all(1))
     if len(bad):
         raise ValueError(f"{name}[{bad[0]}] is not finite; encode its text again, or remove it")
     return matrix
 
 
-def _pca(matrix: Coordinates) -> Coordinates:
+def _pca(matrix: Points) -> Points:
     """The first two principal components, each with its largest absolute value positive; zeros if there are fewer."""
     rows, dim = matrix.shape
     result = np.zeros((rows, 2), np.float32)
@@ -295,7 +217,7 @@ def _pca(matrix: Coordinates) -> Coordinates:
     return result
 
 
-def _tsne(matrix: Coordinates, neighbours: Neighbours, start: Coordinates, show: bool | None) -> Any:
+def _tsne(matrix: Points, neighbours: Neighbours, start: Points, show: bool | None) -> Any:
     """t-SNE by openTSNE, in which all neighbours attract alike, from given first points, and so deterministic."""
     with require("t-SNE", "openTSNE", "plot", "pass method='pca'"):
         from openTSNE import TSNEEmbedding
@@ -318,16 +240,3 @@ def _tsne(matrix: Coordinates, neighbours: Neighbours, start: Coordinates, show:
         for steps, attraction, momentum in phases:
             points = points.optimize(steps, exaggeration=attraction, momentum=momentum, **watch)
     return points
-
-
-def _umap(matrix: Coordinates, neighbours: Neighbours, start: Coordinates) -> Any:
-    """UMAP from given neighbours and first points; on one thread, so that it is deterministic."""
-    itself = np.arange(len(matrix))[:, None]  # UMAP counts a point as its own first neighbour.
-    indices = np.concatenate([itself, neighbours.indices], 1)[:, :_KEPT]
-    distances = np.concatenate([0 * itself, 1 - neighbours.cosines], 1).clip(0)[:, :_KEPT].astype(np.float32)
-    known = {"n_neighbors": indices.shape[1], "precomputed_knn": (indices, distances, None)}
-    with warnings.catch_warnings():  # It says that it has no TensorFlow, and could not place new texts; place() does.
-        warnings.simplefilter("ignore")
-        with require("UMAP", "umap-learn", "umap", "pass method='pca'"):
-            from umap import UMAP
-        return UMAP(metric="cosine", init=10 * start, random_state=0, n_jobs=1, **known).fit_transform(matrix)

@@ -79,8 +79,8 @@ def _installed_fonts() -> list[tuple[str, str]]:
     """Name and path of each upright font, those to prefer first; also of fonts newer than matplotlib's list of them."""
     from matplotlib.font_manager import findSystemFonts, fontManager
 
-    known = {font.fname for font in fontManager.ttflist}
-    for path in sorted(set(findSystemFonts()) - known):
+    listed = {font.fname for font in fontManager.ttflist}
+    for path in sorted(set(findSystemFonts()) - listed):
         with suppress(OSError, RuntimeError):  # A damaged font, or one of bitmaps only.
             fontManager.addfont(path)
     upright = {font.name: font.fname for font in fontManager.ttflist if font.style == "normal" and font.weight == 400}

@@ -57,7 +57,7 @@ def find_topics(
     Args:
         texts: The texts.
         vectors: Their vectors.
-        points: Their points, from ``project``.
+        points: Their points, from ``project_vectors``.
         levels: Greatest numbers of topics of the levels above the finest one, in increasing order.
 
     Shape:
@@ -82,15 +82,15 @@ def find_topics(
         from scipy.cluster.hierarchy import fcluster, linkage
     finest = _dense_places(torch.from_numpy(check_vectors(points)))
     matrix, count = check_vectors(vectors), int(finest.max(initial=-1)) + 1
-    every = [finest]
+    levels_found = [finest]
     if count > 1:
         means = np.stack([matrix[finest == topic].mean(0) for topic in range(count)])  # (topics, dim)
         tree = linkage(means / np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-12), "ward")
         for wanted in sorted({check_count("levels", level) for level in levels}, reverse=True):
             if wanted <= count / 2:
                 joined = fcluster(tree, wanted, "maxclust")[finest] - 1
-                every.insert(0, _by_size(np.where(finest >= 0, joined, -1)))
-    return [] if count == 0 else [Topics(labels, _names(texts, labels)) for labels in every]
+                levels_found.insert(0, _by_size(np.where(finest >= 0, joined, -1)))
+    return [] if count == 0 else [Topics(labels, _names(texts, labels)) for labels in levels_found]
 
 
 def _dense_places(points: torch.Tensor) -> npt.NDArray[np.int64]:
@@ -101,8 +101,8 @@ def _dense_places(points: torch.Tensor) -> npt.NDArray[np.int64]:
     kernel = torch.exp(-(kernel**2) / (2 * width**2))
     cells = points - (points.amin(0) if len(points) else 0)
     cells = (cells * ((_CELLS - 1) / cells.max().clamp(min=1e-12) if len(points) else 1)).round().long()
-    own = cells[:, 1] * _CELLS + cells[:, 0]  # (n,)
-    grid = torch.bincount(own, minlength=_CELLS**2).float().view(1, 1, _CELLS, _CELLS)
+    cell_of_point = cells[:, 1] * _CELLS + cells[:, 0]  # (n,)
+    grid = torch.bincount(cell_of_point, minlength=_CELLS**2).float().view(1, 1, _CELLS, _CELLS)
     grid = F.conv2d(
         F.conv2d(grid, kernel.view(1, 1, 1, -1), padding=(0, edge)), kernel.view(1, 1, -1, 1), padding=(edge, 0)
     )
@@ -110,8 +110,8 @@ def _dense_places(points: torch.Tensor) -> npt.NDArray[np.int64]:
     while not torch.equal(upwards, farther := upwards[upwards]):
         upwards = farther
     density = grid.flatten()
-    peaks = upwards[own]  # (n,)
-    peaks[density[own] < _FLOOR * density[peaks]] = -1
+    peaks = upwards[cell_of_point]  # (n,)
+    peaks[density[cell_of_point] < _FLOOR * density[peaks]] = -1
     cell, place, sizes = np.unique(peaks.numpy(), return_inverse=True, return_counts=True)
     return _by_size(np.where((cell >= 0) & (sizes >= _MEMBERS), np.arange(len(cell)), -1)[place])
 

@@ -59,7 +59,7 @@ def test_the_first_word_is_a_model_unless_it_is_an_input(
     run: Run, monkeypatch: pytest.MonkeyPatch, words: str, model: str, inputs: list[str]
 ) -> None:
     seen: list[Any] = []
-    monkeypatch.setattr("sbert.cli.encode._encode", lambda arguments, files, _: seen.append((arguments.model, files)))
+    monkeypatch.setattr("sbert.cli.encode._encode", lambda arguments, files: seen.append((arguments.model, files)))
     assert run("encode", *words.split(), "-o", "v.npy") == (0, "", "")
     assert seen == [(model, inputs)]
 
@@ -105,25 +105,6 @@ def test_options_are_passed_on(run: Run, monkeypatch: pytest.MonkeyPatch, words:
     monkeypatch.setattr("sbert.encoder.SentenceEncoder", load)
     assert run("encode", "corpus", "--column", "body", "-o", "v.npy", *words.split())[0] == 0
     assert {name: seen[name] for name in expected} == expected
-
-
-def test_ray_gets_the_options(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[Any] = []
-
-    def encode_files(*words: Any, **options: Any) -> list[str]:
-        seen.append((words, options))
-        return ["a", "b"]
-
-    monkeypatch.setattr("sbert.integrations.ray.encode_files", encode_files)
-    more = "--column body --keep id --actors 2 --gpus-per-actor 0.5 --device cuda --batch-size 8 --normalize"
-    code, said, errors = run("encode", "model", "in", "s3://in", "-o", "out", "--ray", *more.split())
-    assert (code, said, errors) == (0, "out: 2 Parquet files\n", "")
-    (words, options), *_ = seen
-    assert words == (["in", "s3://in"], "out", "model")
-    expected = {"column": "body", "keep": ["id"], "actors": 2, "gpus_per_actor": 0.5, "device": "cuda", "batch_size": 8}
-    assert {name: options[name] for name in expected} == expected
-    assert options["normalize_embeddings"] is True
-    assert "cpus_per_actor" not in options
 
 
 # -------------------------------------------------------------------------------------------- status and merge

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from sbert import CrossEncoder, Normalize, Pooling, SentenceEncoder, Transformer
-from sbert.data import read_nli, read_retrieval
-from sbert.evaluation import LabelEvaluator, NanoBEIRSuite, RetrievalEvaluator, STSSuite
+from sbert.data import read_retrieval
+from sbert.evaluation import NanoBEIRSuite, RetrievalEvaluator, STSSuite
 from tests import small
 from tests.cli.conftest import Run
 from tests.data.test_datasets import beir, hub, lines, objects, put
@@ -28,11 +28,10 @@ def sentences(count: int, seed: int) -> list[str]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An encoder, a cross-encoder of three classes and one of one score, and data for all suites."""
+    """An encoder, a cross-encoder, and data for all suites."""
     root = tmp_path_factory.mktemp("evaluate")
     base = small.bert(root / "bert")
     SentenceEncoder(Transformer(base), Pooling("mean"), Normalize(), device="cpu").save(root / "encoder")
-    CrossEncoder(base, classes=3, device="cpu").save(root / "scorer")
     CrossEncoder(base, classes=1, device="cpu").save(root / "ranker")
     data = similarities(root / "data")
     for split in ("NanoPets", "NanoBoats"):
@@ -45,9 +44,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     put(beir(data / "animals") / "corpus.jsonl", objects(*documents))
     judged = [[f"q{i}", 5 * i, 1] for i in range(4)]
     put(data / "animals" / "qrels" / "test.tsv", lines(["query-id", "corpus-id", "score"], *judged))
-    labels = ["entailment", "neutral", "contradiction"] * 4
-    rows = zip(labels, sentences(12, 5), sentences(12, 6), strict=True)
-    put(root / "inference" / "nli" / "snli_test.tsv", lines(["label", "premise", "hypothesis"], *rows))
     return root
 
 
@@ -62,9 +58,9 @@ def run_evaluate(folder: Path, run: Run) -> Run:
     return call
 
 
-def read_figures(out: str) -> dict[str, float]:
-    figures: dict[str, float] = json.loads(out)["figures"]
-    return figures
+def read_metrics(out: str) -> dict[str, float]:
+    metrics: dict[str, float] = json.loads(out)["metrics"]
+    return metrics
 
 
 def test_several_suites_at_once(folder: Path, run: Run, tmp_path: Path) -> None:
@@ -72,7 +68,7 @@ def test_several_suites_at_once(folder: Path, run: Run, tmp_path: Path) -> None:
     words = "@encoder --suite sts,retrieval --data @data --output"
     code, out, _ = run(f"{words} {tmp_path}/a.csv --json")
     assert code == 0
-    figures = read_figures(out)
+    figures = read_metrics(out)
     model = SentenceEncoder(folder / "encoder", device="cpu", dtype="float32")
     expected = {f"sts_{name}": value for name, value in STSSuite(folder / "data")(model).items()}
     animals = RetrievalEvaluator(*read_retrieval(folder / "data" / "animals"))(model)
@@ -95,7 +91,7 @@ def test_several_suites_at_once(folder: Path, run: Run, tmp_path: Path) -> None:
 
 def test_nanobeir_of_an_encoder_is_a_search(folder: Path, run: Run) -> None:
     """All figures are those of the suite; the table has a line per data set, and the mean of them."""
-    figures = read_figures(run("@encoder --suite nanobeir --data @data --json")[1])
+    figures = read_metrics(run("@encoder --suite nanobeir --data @data --json")[1])
     model = SentenceEncoder(folder / "encoder", device="cpu", dtype="float32")
     expected = NanoBEIRSuite(folder / "data" / "nanobeir")(model)
     assert figures == pytest.approx({f"nanobeir_{name}": value for name, value in expected.items()})
@@ -111,28 +107,16 @@ def test_nanobeir_of_an_encoder_is_a_search(folder: Path, run: Run) -> None:
 
 
 def test_nanobeir_of_a_cross_encoder_reranks(run: Run, tmp_path: Path) -> None:
-    """What BM25 found, or a retriever."""
-    figures = read_figures(run("@ranker --suite nanobeir --data @data --cross-encoder --json")[1])
-    assert figures["nanobeir_mean_recall@10"] == figures["nanobeir_mean_base_recall@10"] == 1
-    words = "@ranker --suite nanobeir --data @data --cross-encoder --retriever @encoder --rerank 3"
-    few = read_figures(run(f"{words} --json")[1])
-    encoder = read_figures(run("@encoder --suite nanobeir --data @data --json")[1])
-    assert few["nanobeir_mean_base_recall@3"] == few["nanobeir_mean_recall@10"] == encoder["nanobeir_mean_recall@3"]
+    """What BM25 found: of three documents, the second is relevant; of one, only that of the first query."""
+    words = "@ranker --suite nanobeir --data @data --cross-encoder"
+    metrics = read_metrics(run(f"{words} --json")[1])
+    assert metrics["nanobeir_mean_recall@10"] == metrics["nanobeir_mean_base_recall@10"] == 1
+    assert read_metrics(run(f"{words} --rerank 1 --json")[1])["nanobeir_mean_recall@10"] == 0.1
     assert run(words)[1].splitlines()[0].split()[-1] == "base_ndcg@10"
     hub(tmp_path, "NanoPets", bm25=[])
     code, _, err = run("@ranker --suite nanobeir --cross-encoder --data", tmp_path)
     assert code == 2
-    assert "there are no candidates of NanoPets for a reranker; pass --retriever" in err
-
-
-def test_inference_of_a_cross_encoder(folder: Path, run: Run) -> None:
-    """The accuracy of its classes, on the data sets that are there."""
-    out = json.loads(run("@scorer --suite nli --data @inference --cross-encoder --json")[1])
-    rows = read_nli(folder / "inference" / "nli" / "snli_test.tsv")
-    columns = [[row[name] for row in rows] for name in ("first", "second", "label")]
-    expected = LabelEvaluator(*columns)(CrossEncoder(folder / "scorer", device="cpu", dtype="float32"))
-    assert out["figures"] == pytest.approx({f"nli_SNLI_{name}": value for name, value in expected.items()})
-    assert out["missing"] == {"nli": ["SICK-E", "MNLI"]}
+    assert "there are no candidates of NanoPets for a reranker" in err
 
 
 @pytest.mark.slow  # No cheaper test shows that torchrun's processes share the work; each imports torch.
@@ -144,7 +128,7 @@ def test_two_processes_share_the_work(folder: Path, run: Run, tmp_path: Path) ->
     command = [*launch, "evaluate", str(folder / "encoder"), *words, *more]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert read_figures(done.stdout) == pytest.approx(read_figures(run("@encoder", *words)[1]), abs=1e-6)
+    assert read_metrics(done.stdout) == pytest.approx(read_metrics(run("@encoder", *words)[1]), abs=1e-6)
     assert len((tmp_path / "a.jsonl").read_text().splitlines()) == 1
 
 
@@ -153,16 +137,9 @@ def test_two_processes_share_the_work(folder: Path, run: Run, tmp_path: Path) ->
     [
         ("@nothing --suite sts --data @nowhere", "nowhere does not exist"),  # Said before the model is loaded.
         ("@encoder --suite sts --data @bert", "has no STS12, STS13, STS14"),
-        ("@encoder --suite nli --data @data", "--suite nli takes a model with --cross-encoder"),
-        ("@scorer --suite nli --data @bert --cross-encoder", "has no SICK-E or SNLI or MNLI"),
         ("@encoder --suite retrieval --data @bert", "has a corpus with qrels; pass another folder"),
-        ("@encoder --suite sts,senteval --data @data", "'senteval' is unknown; pass one or more of sts, nli"),
-        ("@scorer --suite retrieval --data @data --cross-encoder", "a cross-encoder cannot search"),
-        ("@scorer --suite sts --data @data --cross-encoder", "3 scores per pair"),
-        (
-            "@encoder --suite nanobeir --data @data --retriever @encoder",
-            "--retriever is for cross-encoders and --suite",
-        ),
+        ("@encoder --suite sts,senteval --data @data", "'senteval' is unknown; pass one or more of sts, retrieval"),
+        ("@ranker --suite retrieval --data @data --cross-encoder", "a cross-encoder cannot search"),
         ("@ranker --suite sts --data @data --cross-encoder --prompt x", "--prompt is for encoders"),
         ("@encoder --suite sts --data @data --query-prompt x", "--query-prompt is for encoders and --suite"),
     ],

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from sbert import SentenceEncoder
-from sbert.cli.output import Terminal, one_line
+from sbert.cli.output import Terminal, printable_line
 from sbert.search import cluster, topic_words
 from sbert.visualization.text import count_columns, shorten
 from tests.cli.conftest import TEXTS, Run, records
@@ -65,8 +65,7 @@ def test_pairs_for_people(folder: Path, texts: Path, run: Run) -> None:
     ("line", "options"),
     [
         ("--threshold 0.997 --min-size 2", {"method": "community", "threshold": 0.997, "min_community_size": 2}),
-        ("--method kmeans -k 3", {"method": "kmeans", "clusters": 3}),
-        ("--method agglomerative -k 3", {"method": "agglomerative", "clusters": 3}),
+        ("-k 3", {"method": "kmeans", "clusters": 3}),
     ],
 )
 def test_clusters_are_those_of_the_library(
@@ -93,20 +92,12 @@ def test_one_text_and_texts_that_repeat(folder: Path, texts: Path, run: Run) -> 
     texts.write_text("lake\n" * 3, encoding="utf-8")
     expected = [{"cluster": 1, "size": 3, "words": ["lake"], "rows": [1, 2, 3], "texts": ["lake"] * 3}]
     assert records(run("cluster", folder, texts, "--min-size", "3", "--json")[1]) == expected
-    assert records(run("cluster", folder, texts, "--method", "kmeans", "-k", "1", "--json")[1]) == expected
+    assert records(run("cluster", folder, texts, "-k", "1", "--json")[1]) == expected
     texts.write_text("lake\n", encoding="utf-8")
-    for words in (["--min-size", "1"], ["--method", "kmeans", "-k", "1"], ["--method", "agglomerative", "-k", "1"]):
+    for words in (["--min-size", "1"], ["-k", "1"]):
         assert run("cluster", folder, texts, *words) == (0, "cluster 1: 1 text  lake\n  1  lake\n", "")
     alone = "no cluster: 1 text; try a lower --threshold or --min-size\n"
     assert run("cluster", folder, texts) == (0, alone, "")
-
-
-def test_without_scikit_learn(folder: Path, texts: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "sklearn", None)
-    code, out, err = run("cluster", folder, texts, "--method", "kmeans", "-k", "2")
-    assert (code, out) == (2, "")
-    assert 'pip install "sbert[cluster]"' in err
-    assert run("cluster", folder, texts, "--threshold", "0.5")[0] == 0
 
 
 # ------------------------------------------------------------------------------------------------ how texts are shown
@@ -198,12 +189,12 @@ def test_cut(width: int) -> None:
         assert count_columns(made) <= width
         assert made == text or made.rstrip("…") in text
         assert made == text or count_columns(text) > width
-    assert one_line(" a\r\n b\u2028c\x00 ") == "a b c\ufffd"
+    assert printable_line(" a\r\n b\u2028c\x00 ") == "a b c\ufffd"
 
 
 def test_what_turns_the_order_of_letters_is_not_shown() -> None:
     """Overrides and isolates, marks, and what nobody sees; but not what joins letters."""
     for code in (0xAD, 0x61C, 0x200B, 0x200E, 0x202A, 0x202E, 0x2060, 0x2066, 0x2069, 0xFEFF, 0xE0041):
-        assert one_line(f"a{chr(code)}b") == "ab"
+        assert printable_line(f"a{chr(code)}b") == "ab"
     persian, family = "\u0645\u06cc\u200c\u062e", "\U0001f468\u200d\U0001f469"
-    assert one_line(f"{persian} {family}") == f"{persian} {family}"
+    assert printable_line(f"{persian} {family}") == f"{persian} {family}"

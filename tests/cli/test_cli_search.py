@@ -16,7 +16,7 @@ from sbert import SentenceEncoder
 from sbert.cli import search
 from sbert.cli.main import main
 from sbert.pipeline.encode import Encoding
-from sbert.search import BM25, Index, calibrate, fuse, semantic_search
+from sbert.search import BM25, Index, fuse
 from sbert.search.index.fusion import WEIGHTS
 from tests import small
 from tests.cli.conftest import TEXTS, Run, records
@@ -98,28 +98,6 @@ def test_a_threshold(folder: Path, corpus: Path, run: Run) -> None:
     assert run(folder, corpus, "lake", "--threshold", "1") == (0, "nothing found\n", "")
 
 
-@pytest.mark.parametrize("precision", ["int8", "binary"])
-def test_fewer_bits(
-    folder: Path, model: SentenceEncoder, corpus: Path, run: Run, encoded: list[int], precision: str
-) -> None:
-    """Scores are those of the codes that ``encode`` and ``semantic_search`` give from Python."""
-    documents = model.encode_document(TEXTS)
-    ranges = calibrate(documents) if precision == "int8" else None
-    kind = {"int8": "int8", "binary": "ubinary"}[precision]
-    codes = model.encode_document(TEXTS, precision=kind, ranges=ranges)
-    hits = semantic_search(model.encode_query(["lake"]), codes, 4, precision=kind, ranges=ranges)
-    encoded.clear()
-    first = run(folder, corpus, "lake", "--top-k", "4", "--json", "--precision", precision)
-    np.testing.assert_allclose([each["score"] for each in records(first[1])], hits.scores[0], atol=1e-6)
-    assert [each["text"] for each in records(first[1])] == [TEXTS[row] for row in hits.indices[0]]
-    assert sum(encoded) == len(TEXTS) * (2 if precision == "int8" else 1)
-    assert run(folder, corpus, "lake", "--top-k", "4", "--json", "--precision", precision) == first
-    assert run(folder, corpus, "lake", "--top-k", "4", "--json", "--precision", precision, "--no-cache") == first
-    one = corpus.parent / "one.txt"
-    one.write_text("lake", encoding="utf-8")
-    assert len(records(run(folder, one, "boat", "--json", "--precision", precision)[1])) == 1
-
-
 def test_columns_and_standard_input(folder: Path, corpus: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def give(text: str) -> None:
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
@@ -181,8 +159,6 @@ def test_each_change_encodes_anew(
     assert changed()
     corpus.write_text("\n".join([*TEXTS[1:], TEXTS[0]]), encoding="utf-8")  # The same texts in another order.
     assert changed()
-    assert changed("--precision", "binary")
-    assert changed("--precision", "int8")
     assert changed("--dtype", "bfloat16")
     stored = len(list(cache.iterdir()))
     assert not changed()  # Others' vectors have left these alone.
@@ -200,7 +176,7 @@ def test_each_change_encodes_anew(
 def test_damaged_vectors_are_encoded_anew(
     folder: Path, corpus: Path, cache: Path, run: Run, encoded: list[int]
 ) -> None:
-    words = folder, corpus, "lake", "--precision", "int8"
+    words = folder, corpus, "lake"
     first = run(*words)
     for path in sorted(cache.iterdir()):
         whole = path.read_bytes()
@@ -270,7 +246,7 @@ def test_the_language_of_hybrid_search_is_that_of_the_model(run: Run, folder: Pa
 
 def test_words_alone(run: Run, corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a model; texts without a word of the query are not found."""
-    monkeypatch.setattr(search, "load", None)
+    monkeypatch.setattr(search, "load_model", None)
     found = records(run(corpus, "three", "--words", "--json")[1])
     assert {each["text"] for each in found} == {text for text in TEXTS if "three" in text.split()}
     assert run(corpus, "unheard", "--words")[1] == "nothing found\n"

@@ -431,24 +431,6 @@ def test_the_lines_at_the_end_say_where_the_best_model_is(run: Run) -> None:
     assert said == f"model of the last step: {Path('out/final')}; of the best score: {Path('out/best')}\n"
 
 
-def test_a_dry_run_prints_the_plan_and_writes_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    code, said, errors = run(f"{SOFTMAX} --steps 30 --batch-size 4 --dry-run {EVALUATE} --output out")
-    assert (code, errors) == (0, "")
-    _, data, weights, steps, memory = said.splitlines()
-    line = f"{SOFTMAX} --steps 2 --batch-size 4 --dry-run --output out --set"
-    frozen = run(line, 'training.freeze=["0.auto_model.embeddings.*"]')[1]
-    pattern = r"model: ([\d,]+) weights, ([\d,]+) of them trained"
-    (whole, trained), (_, fewer) = re.findall(pattern, weights)[0], re.findall(pattern, frozen)[0]
-    assert int(fewer.replace(",", "")) < int(whole.replace(",", ""))
-    assert trained == whole
-    assert re.fullmatch(r"data: 24 rows; SoftmaxLoss\(.*\); batches of 4, sampler random", data)
-    assert re.fullmatch(r"30 steps of \S+ s: 0:\d\d:\d\d, and evaluations", steps)
-    assert re.fullmatch(r"memory: \S+ GiB at most in these steps", memory)
-    assert not Path("out").exists()
-    monkeypatch.setenv("RANK", "1")  # Only the first of several processes speaks.
-    assert run(f"{SOFTMAX} --steps 1 --output out") == (0, "", "")
-
-
 def test_a_run_that_was_cut_off_goes_on(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -468,15 +450,15 @@ def test_a_run_that_was_cut_off_goes_on(
     code, _, errors = run(f"{line} cut")
     last = Path("cut/checkpoints/step-00000004")
     assert code == 130
-    assert errors.splitlines()[4:] == [f"sbert: interrupted; to continue from {last}, run: sbert resume cut"]
+    assert errors.splitlines()[4:] == [f"sbert: interrupted; to continue from {last}, run: sbert train --resume cut"]
     assert not Path("cut/final").exists()
-    remedy = "pass --resume to continue, or another --output"
+    remedy = "to continue, run sbert train --resume cut, or name another --output"
     assert run(f"{line} cut") == (2, "", f"sbert: error: {last} exists already; {remedy}\n")
 
-    assert run(f"{line} cut --resume")[0] == 130  # Again, before the end.
+    assert run("--resume cut")[0] == 130  # Again, before the end.
     Path("elsewhere").mkdir()
     monkeypatch.chdir("elsewhere")
-    assert main(["resume", str(tmp_path / "cut"), "--quiet"]) == 0
+    assert main(["train", "--resume", str(tmp_path / "cut"), "--quiet"]) == 0
     assert capsys.readouterr() == ("", "")
     assert same(load(tmp_path / "cut" / "final"), load(tmp_path / "whole" / "final"))
     assert log(tmp_path / "cut") == log(tmp_path / "whole")
@@ -486,7 +468,7 @@ def test_a_run_into_the_output_of_another_changes_nothing(run: Run) -> None:
     assert run(f"{COSINE} --steps 1 --output out")[0] == 0
     before = Path("out", STORED).read_bytes()
     with ThreadPoolExecutor(1) as pool, lock_output("out"):
-        code, _, errors = pool.submit(run, f"{COSINE} --steps 1 --output out --resume --seed 1").result()
+        code, _, errors = pool.submit(run, "--resume out --seed 1").result()
     assert code == 2
     assert "out is the output folder of a training that runs in process" in errors
     assert Path("out", STORED).read_bytes() == before
@@ -504,12 +486,9 @@ def test_interrupted_before_the_first_checkpoint(run: Run, monkeypatch: pytest.M
 
 def test_resume_of_what_cannot_be_resumed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def error() -> str:
-        assert main(["resume", str(tmp_path)]) == 2
+        assert main(["train", "--resume", str(tmp_path)]) == 2
         return capsys.readouterr().err
 
     assert "does not exist; pass the --output of a run of sbert train" in error()
     (tmp_path / STORED).write_text('{"data": {', encoding="utf-8")
-    assert "is damaged" in error()
-    stored = {"model": "m", "data": {"data": {"file": "-", "loss": "ranking"}}, "evaluate": {}}
-    (tmp_path / STORED).write_text(json.dumps(stored), encoding="utf-8")
-    assert "the run read standard input" in error()
+    assert "train.json is not valid JSON" in error()

@@ -21,7 +21,7 @@ from sbert.integrations.foreign_arguments import NAMES
 from sbert.integrations.sentence_transformers import SentenceTransformerTrainingArguments
 from sbert.search import Index, cluster
 from sbert.visualization.drawing import new_figure
-from sbert.visualization.projection import project
+from sbert.visualization.projection import project_vectors
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ from sbert.visualization.projection import project
     [
         ("matplotlib", lambda: new_figure("a.png"), 'a plot needs matplotlib; run: pip install "sbert[plot]"'),
         ("sklearn", lambda: cluster(np.eye(9), "kmeans", clusters=2), "\"sbert[cluster]\", or pass 'community'"),
-        ("openTSNE", lambda: project(np.eye(12), method="tsne"), "\"sbert[plot]\", or pass method='pca'"),
+        ("openTSNE", lambda: project_vectors(np.eye(12), method="tsne"), "\"sbert[plot]\", or pass method='pca'"),
         ("faiss", lambda: Index(4, backend="faiss"), 'needs faiss-cpu; run: pip install "sbert[search]"'),
         ("peft", lambda: load_adapter(torch.nn.Linear(1, 1), Path("a")), 'peft; run: pip install "sbert[adapters]"'),
         ("pyarrow", lambda: list(read_texts(__file__, "a", "parquet")), 'pyarrow; run: pip install "sbert[parquet]"'),

@@ -16,7 +16,7 @@ from sbert import SentenceEncoder, Trainer, TrainingConfig
 from sbert.cli.main import main
 from sbert.evaluation import SimilarityEvaluator
 from sbert.losses import CosineSimilarityLoss
-from sbert.visualization import Topics, corpus_map, map_page, project, similarity_heatmap, training_curves
+from sbert.visualization import Topics, corpus_map, map_page, project_vectors, similarity_heatmap, training_curves
 
 SENTENCES = [
     "The cat sleeps on the sofa.",
@@ -41,7 +41,7 @@ def draw(folder: Path) -> dict[str, str]:
     similarity_heatmap(SENTENCES, model, folder / "heatmap.png")
 
     texts, labels = write_corpus()
-    points = project(model.encode(texts))  # (texts, 2)
+    points = project_vectors(model.encode(texts))  # (texts, 2)
     names = [action for action, *_ in ACTIONS]
     corpus_map(points, folder / "map.png", labels=[names[label] for label in labels])
     map_page(texts, points, [Topics(labels, names)], title="Sentences by what is done", path=folder / "map.html")

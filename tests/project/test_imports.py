@@ -71,7 +71,6 @@ def file_of(name: str) -> Path:
 CLOCKS = {
     "cli/benchmark.py": "figures",
     "cli/gpu_doctor.py": "figures",
-    "cli/train.py": "the time that is left",
     "integrations/sentence_transformers/training.py": "figures",
     "integrations/sentence_transformers/util.py": "figures",
     "pipeline/batcher.py": "how long requests wait for others, and figures",

@@ -14,8 +14,7 @@ import pytest
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.font_manager import fontManager
 
-from sbert.search import Hits, IndexHits
-from sbert.visualization import recall_curves, similarity_distribution, similarity_heatmap, training_curves
+from sbert.visualization import similarity_heatmap, training_curves
 from sbert.visualization.drawing import COLOURS, style_of
 
 SENTENCES = [
@@ -28,14 +27,10 @@ HISTORY: list[dict[str, Any]] = [
     *({"step": step, "loss": 1 / step, "learning_rate": 1e-5} for step in (1, 2, 3)),
     *({"step": step, "evaluation": {f"score {i}": 0.1 * i + step / 50 for i in range(6)}} for step in (0, 3)),
 ]
-SCORES, LABELS = np.array([0.9, 0.8, 0.7, 0.6, 0.4, 0.3, 0.2]), [1, 1, 0, 1, 0, 0, 0]
-RANKINGS = {"vectors": [[1, 2, 3], [1, 2, 3]], "BM25": [[3, 2, 1], [1, 3, 2]], "both": [[2, 1, 3], [1, 2, 3]]}
 DRAWN: dict[str, Any] = {
     "heat map": lambda **options: similarity_heatmap(SENTENCES, np.eye(4), **options),
     "many rows": lambda **options: similarity_heatmap(SENTENCES * 8, np.eye(32), **options),
     "curves": lambda **options: training_curves(HISTORY, **options),
-    "distribution": lambda **options: similarity_distribution(SCORES, LABELS, **options),
-    "recall": lambda **options: recall_curves(RANKINGS, [{1}, {1, 3}], **options),
 }
 
 
@@ -137,12 +132,11 @@ def test_lines_and_labels_can_be_told_apart(view: np.ndarray) -> None:
 
 def test_lines_of_one_picture_differ() -> None:
     assert len({tuple(style_of(number).values()) for number in range(20)}) == 20
-    for draw in (DRAWN["curves"], DRAWN["recall"]):
-        axis = next(axis for axis in draw().axes if axis.get_legend() is not None)
-        handles = axis.get_legend().legend_handles
-        assert {to_hex(handle.get_color()) for handle in handles} <= set(COLOURS)
-        looks = [(to_hex(h.get_color()), h.get_linestyle(), h.get_marker()) for h in handles]
-        assert len(set(looks)) == len(looks) >= 3
+    axis = next(axis for axis in training_curves(HISTORY).axes if axis.get_legend() is not None)
+    handles = axis.get_legend().legend_handles
+    assert {to_hex(handle.get_color()) for handle in handles} <= set(COLOURS)
+    looks = [(to_hex(h.get_color()), h.get_linestyle(), h.get_marker()) for h in handles]
+    assert len(set(looks)) == len(looks) >= 3
 
 
 @pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
@@ -215,46 +209,3 @@ def test_neighbouring_groups_meet_at_their_similar_ends() -> None:
     axis = similarity_heatmap([f"{position:g}" for position in positions], scores, order=True).axes[0]
     order = [float(label.get_text()) for label in axis.get_yticklabels()]
     assert order in (sorted(positions), sorted(positions, reverse=True))
-
-
-def test_a_distribution_has_the_best_threshold() -> None:
-    axis = similarity_distribution(SCORES, LABELS).axes[0]
-    texts = [text.get_text() for text in axis.get_legend().get_texts()]
-    assert set(texts) == {"0 (4 pairs)", "1 (3 pairs)", "threshold 0.750: accuracy 85.7 %"}
-    (line,) = axis.get_lines()
-    assert list(line.get_xdata()) == pytest.approx([0.75, 0.75])
-    for patch in axis.patches:  # Each label has the area 1.
-        corners = patch.get_path().vertices
-        area = np.sum(corners[:, 0] * np.roll(corners[:, 1], -1) - corners[:, 1] * np.roll(corners[:, 0], -1)) / 2
-        assert abs(area) == pytest.approx(1)
-    named = similarity_distribution(SCORES, ["yes" if label else "no" for label in LABELS], metric="f1").axes[0]
-    assert "threshold 0.500: f1 85.7 %" in [text.get_text() for text in named.get_legend().get_texts()]
-    three = similarity_distribution(SCORES, [0, 1, 2, 0, 1, 2, 0]).axes[0]
-    assert (len(three.get_lines()), len(three.patches)) == (0, 3)
-
-
-def test_recall_of_what_searches_return() -> None:
-    relevant = [{1}, {1, 3}]
-    ids = np.array(RANKINGS["BM25"])
-    scores = np.zeros(ids.shape, np.float32)
-    rankings = {**RANKINGS, "hits": Hits(scores, ids), "index": IndexHits(scores, ids), "shorter": [[2], [3, 1]]}
-    curves = [line.get_ydata().tolist() for line in recall_curves(rankings, relevant).axes[0].get_lines()]
-    assert curves[0] == [0.75, 0.75, 1.0]
-    assert curves[1] == curves[3] == curves[4] == [0.25, 0.5, 1.0]
-    assert curves[5] == [0.25, 0.5]
-
-
-@pytest.mark.parametrize(
-    ("draw", "message"),
-    [
-        (lambda: similarity_distribution(SCORES, [0, 1]), "7 scores and 2 labels; pass one for each pair"),
-        (lambda: similarity_distribution([0.5, np.nan], [0, 1]), r"scores\[1\] is NaN"),
-        (lambda: similarity_distribution(SCORES, LABELS, metric="f2"), "metric='f2' is unknown"),
-        (lambda: recall_curves({}, [{1}]), "there are no rankings"),
-        (lambda: recall_curves({"BM25": [[1]]}, [{1}, {2}]), "BM25 ranks for 1 queries, and relevant has 2"),
-        (lambda: recall_curves({"BM25": [[1], [1]]}, [{1}, set()]), r"relevant\[1\] is empty"),
-    ],
-)
-def test_what_cannot_be_drawn(draw: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        draw()

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import sys
-from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 from sklearn.decomposition import PCA
-from sklearn.manifold import trustworthiness
 from sklearn.neighbors import NearestNeighbors
 
 from sbert.visualization import projection
-from sbert.visualization.projection import choose, layout_quality, nearest_neighbours, place, project
+from sbert.visualization.projection import nearest_neighbours, project_vectors
 from sbert.visualization.topics import find_topics
 
 
@@ -26,7 +24,7 @@ def groups(rows: int = 60, dim: int = 12, count: int = 3) -> tuple[np.ndarray, n
 @pytest.mark.parametrize(("rows", "dim"), [(50, 7), (7, 50), (8, 8), (400, 3)])
 def test_pca_is_that_of_scikit_learn(rows: int, dim: int) -> None:
     vectors = np.random.default_rng(0).normal(size=(rows, dim)) * np.linspace(3, 1, dim)
-    found = project(vectors, "pca")
+    found = project_vectors(vectors, "pca")
     np.testing.assert_allclose(np.abs(found), np.abs(PCA(2).fit_transform(vectors)), atol=1e-4)
     assert found.dtype == np.float32
     assert (found[np.abs(found).argmax(0), [0, 1]] > 0).all()
@@ -34,36 +32,21 @@ def test_pca_is_that_of_scikit_learn(rows: int, dim: int) -> None:
 
 def test_any_number_of_vectors() -> None:
     for method in ("auto", "pca"):
-        assert project(np.zeros((0, 5)), method).shape == (0, 2)
+        assert project_vectors(np.zeros((0, 5)), method).shape == (0, 2)
         for vectors in (np.ones((1, 5)), np.ones((4, 5)), np.ones((1, 1))):
-            np.testing.assert_array_equal(project(vectors, method), np.zeros((len(vectors), 2)))
-    line = project(np.arange(5.0)[:, None], "pca")
+            np.testing.assert_array_equal(project_vectors(vectors, method), np.zeros((len(vectors), 2)))
+    line = project_vectors(np.arange(5.0)[:, None], "pca")
     np.testing.assert_allclose(line, [[-2, 0], [-1, 0], [0, 0], [1, 0], [2, 0]] * np.sign(line[-1, :1] + 1e-9))
 
 
-@pytest.mark.parametrize("method", ["tsne", pytest.param("umap", marks=pytest.mark.slow)])  # Its import takes seconds.
-def test_groups_stay_together_and_layouts_repeat_themselves(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if method == "umap":
-        forget_umap()
-        # To compile it takes ten seconds, and so do 500 epochs of what is not compiled.
-        monkeypatch.setattr(pytest.importorskip("numba").config, "DISABLE_JIT", True)
-        umap = pytest.importorskip("umap")
-        monkeypatch.setattr(umap, "UMAP", partial(umap.UMAP, n_epochs=20))
+def test_groups_stay_together_and_layouts_repeat_themselves() -> None:
     vectors, labels = groups()
-    points = project(vectors, method)
-    np.testing.assert_array_equal(points, project(vectors, method, nearest_neighbours(vectors)))
-    assert abs(points - project(vectors, "pca")).max() > 1
+    points = project_vectors(vectors, "tsne")
+    np.testing.assert_array_equal(points, project_vectors(vectors, "tsne", nearest_neighbours(vectors)))
+    assert abs(points - project_vectors(vectors, "pca")).max() > 1
     distances = np.linalg.norm(points[:, None] - points[None], axis=2) + np.eye(len(points)) * 1e9
     assert (labels[distances.argmin(1)] == labels).all()
-    assert np.isfinite(project(np.repeat(vectors[:4], 5, axis=0), method)).all()  # Texts that repeat.
-    if method == "umap":
-        forget_umap()
-
-
-def forget_umap() -> None:
-    """Others import it anew, compiled."""
-    for name in [name for name in sys.modules if name.partition(".")[0] in ("umap", "pynndescent")]:
-        del sys.modules[name]
+    assert np.isfinite(project_vectors(np.repeat(vectors[:4], 5, axis=0), "tsne")).all()  # Texts that repeat.
 
 
 def test_large_maps_keep_neighbours_and_repeat_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,8 +54,8 @@ def test_large_maps_keep_neighbours_and_repeat_themselves(monkeypatch: pytest.Mo
     for name, value in {"_INTERPOLATED": 1000, "_EARLY": 50, "_LATE": 50}.items():  # A step takes as long for 6000.
         monkeypatch.setattr(projection, name, value)
     vectors, labels = groups(1000, 24, 20)
-    points = project(vectors)
-    np.testing.assert_array_equal(points, project(vectors))
+    points = project_vectors(vectors)
+    np.testing.assert_array_equal(points, project_vectors(vectors))
     near = NearestNeighbors(n_neighbors=16).fit(points).kneighbors(points)[1][:, 1:]
     assert (labels[near] == labels[:, None]).mean() > 0.99
 
@@ -90,28 +73,6 @@ def test_neighbours_are_those_of_scikit_learn() -> None:
         assert (same.indices != np.arange(rows)[:, None]).all()
 
 
-def test_quality_is_that_of_scikit_learn() -> None:
-    vectors, _ = groups(300)
-    points = project(vectors)
-    kept, trust = layout_quality(vectors, points)
-    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-    assert trust == pytest.approx(trustworthiness(unit, points, n_neighbors=15), abs=1e-6)
-    own, near = (NearestNeighbors(n_neighbors=16).fit(x).kneighbors(x)[1][:, 1:] for x in (unit, points))
-    assert kept == pytest.approx(np.mean([len({*a} & {*b}) / 15 for a, b in zip(own, near, strict=True)]))
-    assert np.isnan(layout_quality(vectors[:31], points[:31])).all()
-
-
-def test_new_texts_stand_among_their_neighbours() -> None:
-    vectors, labels = groups()
-    points = project(vectors)
-    placed, nearest = place(vectors[:9] + 0.01, vectors, points)
-    np.testing.assert_array_equal(nearest, np.arange(9))
-    for row in range(9):
-        distances = np.linalg.norm(points - placed[row], axis=1)
-        assert (labels[distances.argsort()[:5]] == labels[row]).all()
-    assert place(vectors[:1], vectors[:2], points[:2])[0].shape == (1, 2)
-
-
 def test_topics_are_dense_places_and_have_parts() -> None:
     random = np.random.default_rng(0)
     centres = np.array([[0, 0], [0, 10], [30, 0], [30, 10], [10, 25], [20, 25]])
@@ -126,9 +87,9 @@ def test_topics_are_dense_places_and_have_parts() -> None:
     assert sorted(shared) == [["cat"], ["road"], ["tax"]]
     labels = np.asarray(fine.labels)
     for number in range(6):
-        own = labels[place_of == number]
-        topic = np.bincount(own[own >= 0]).argmax()
-        assert (own == topic).mean() > 0.9
+        of_place = labels[place_of == number]
+        topic = np.bincount(of_place[of_place >= 0]).argmax()
+        assert (of_place == topic).mean() > 0.9
         assert (place_of[labels == topic] == number).mean() > 0.95
     assert (labels[place_of == -1] == -1).mean() > 0.8  # What lies between has no topic.
     parents = {(a, b) for a, b in zip(fine.labels, coarse.labels, strict=True)}
@@ -151,19 +112,15 @@ def test_what_cannot_be_laid_out(monkeypatch: pytest.MonkeyPatch) -> None:
     cases: list[tuple[Any, dict[str, Any], str]] = [
         (broken, {}, r"vectors\[5\] is not finite"),
         (vectors[0], {}, r"shape \(12,\); pass a matrix"),
-        (vectors, {"method": "mds"}, "method='mds' is unknown; pass one of 'auto', 'tsne', 'umap', 'pca'"),
+        (vectors, {"method": "mds"}, "method='mds' is unknown; pass one of 'auto', 'tsne', 'pca'"),
         (vectors[:3], {"method": "tsne"}, "3 vectors are too few for t-SNE"),
     ]
-    for given, options, message in cases:
+    for matrix, options, message in cases:
         with pytest.raises(ValueError, match=message):
-            project(given, **options)
+            project_vectors(matrix, **options)
     monkeypatch.setitem(sys.modules, "openTSNE", None)
     with pytest.warns(UserWarning, match="the layout is PCA, because t-SNE needs openTSNE"):
-        found = project(vectors)
-    np.testing.assert_array_equal(found, project(vectors, "pca"))
+        found = project_vectors(vectors)
+    np.testing.assert_array_equal(found, project_vectors(vectors, "pca"))
     with pytest.raises(ImportError, match=r'pip install "sbert\[plot\]", or'):
-        project(vectors, "tsne")
-    monkeypatch.setitem(sys.modules, "umap", None)
-    with pytest.raises(ImportError, match=r'UMAP needs umap-learn; run: pip install "sbert\[umap\]"'):
-        project(vectors, "umap")
-    assert choose(5, "umap") == ("umap", None)
+        project_vectors(vectors, "tsne")

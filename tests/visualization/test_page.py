@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sbert.visualization.map_page import map_page, parse_column, read_page
+from sbert.visualization.map_page import map_page, parse_column
 from sbert.visualization.projection import Neighbours
 from sbert.visualization.topics import Topics
 from tests.visualization import browser
@@ -69,7 +69,11 @@ def test_no_text_ends_the_script() -> None:
         (np.eye(2), {"topics": [Topics([0, 1], ["one"])]}, "labels name 2 topics, and names 1"),
         (np.eye(2), {"topics": [Topics([0, 1], ["a"] * 40_000)]}, "there are 40,000 topics; pass at most 32,767"),
         (np.eye(2), {"columns": {"n": [1]}}, "there are 2 texts, and n has 1 rows"),
-        (np.eye(2), {"color_by": "n"}, "color_by='n' is no column of numbers, dates or categories; the columns: none"),
+        (
+            np.eye(2),
+            {"color_by": "n"},
+            "color_by='n' is not a column of numbers, dates or categories; the columns: none",
+        ),
         (np.eye(2), {"columns": {"n": [1, 2]}, "color_by": "m"}, r"the columns: n \(number\)"),
     ],
 )
@@ -108,20 +112,6 @@ def test_columns_are_what_all_of_their_values_can_be() -> None:
     assert [column["kind"] for column in data] == kinds
     assert len(data[6]["values"][0]) == 240
     assert data[2]["names"] == ["b", "a"]
-
-
-def test_a_page_can_be_read_again(tmp_path: Path) -> None:
-    points = np.random.default_rng(0).normal(size=(5, 2)).astype(np.float32)
-    labels = [Topics([0, 0, 1, 1, -1], ["x", "y"]), Topics([2, 0, 1, 1, -1], ["p", "q", "r"])]
-    map_page([NASTY, *"abcd"], points, labels, path=tmp_path / "map.html")
-    texts, found, topics = read_page(tmp_path / "map.html")
-    assert texts == [NASTY, *"abcd"]
-    span = np.ptp(points, axis=0).max() / 2
-    np.testing.assert_allclose(found * span, points - (points.min(0) + points.max(0)) / 2, atol=1e-4)
-    assert [(list(level.labels), level.names) for level in topics] == [(list(a.labels), a.names) for a in labels]
-    (tmp_path / "other.html").write_text("<html></html>")
-    with pytest.raises(ValueError, match=r"other\.html is no page of a map"):
-        read_page(tmp_path / "other.html")
 
 
 def test_texts_of_large_maps_are_shortened(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -319,19 +309,6 @@ def test_search_lights_and_lists_what_it_finds(fresh: browser.Browser) -> None:
     fresh.key("Escape")
     fresh.painted()
     assert fresh.run("[element('search').value, hits, drawn]") == ["", ROWS, ROWS]
-
-
-def test_a_served_page_asks_its_server_what_is_similar(fresh: browser.Browser) -> None:
-    fresh.run("window.asked = [], window.own = window.fetch, data.served = true")
-    answer = "({json: () => [[5, 0.9], [1, 0.5]]})"
-    fresh.run(f"window.fetch = (address) => {{ asked.push(address); return Promise.resolve({answer}); }}; 1")
-    fresh.key("/")
-    fresh.write("fox & hounds")
-    fresh.run("new Promise((done) => setTimeout(done, 600))")
-    assert fresh.run("asked") == ["search?query=fox%20%26%20hounds"]
-    assert listed(fresh) == [FIRST[5], FIRST[1]]
-    assert fresh.run("element('count').textContent") == "0 of 20,000 texts by words, 2 by meaning"
-    fresh.run("data.served = false, window.fetch = window.own, 1")
 
 
 def test_words_have_stems_and_may_be_unfinished(fresh: browser.Browser) -> None:

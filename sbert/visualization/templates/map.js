@@ -102,7 +102,7 @@ const view = { x: 0, y: 0, scale: 1 };  // The point in the middle, and pixels a
 const lit = new Uint8Array(count).fill(1);  // What the search, the topic, the columns and the selection leave.
 let width = 0, height = 0, ratio = 1, least = 1;
 let query = "", topic = null, area = null, hits = count, current = -1, drawn = 0, moved = false, waiting = false;
-let listed = [], heading = "", pinned = -1, colouring = data.colour, kept = null, selecting = false;
+let listed = [], heading = "", pinned = -1, colouring = data.colour, selecting = false;
 
 const toScreen = (i) => [(points[2 * i] - view.x) * view.scale + width / 2, height / 2 - (points[2 * i + 1] - view.y) * view.scale];
 const toMap = (x, y) => [(x - width / 2) / view.scale + view.x, (height / 2 - y) / view.scale + view.y];
@@ -136,7 +136,7 @@ function pan(x, y) {
 function filter() {
   const words = query ? withWords(query) : null;
   const own = new Set(words);
-  const near = query ? (kept || similarTo(words)).filter(([i]) => !own.has(i)) : [];
+  const near = query ? similarTo(words).filter(([i]) => !own.has(i)) : [];
   const wanted = query ? new Set([...own, ...near.map(([i]) => i)]) : null;
   const limits = limited();
   hits = 0;
@@ -621,7 +621,7 @@ function openDrawer(open) {
 
 function showAll() {
   element("search").value = query = "";
-  topic = area = kept = null;
+  topic = area = null;
   pinned = -1;
   for (const column of columns) column.limits = column.chosen = null;
   element("low").value = 0;
@@ -630,14 +630,6 @@ function showAll() {
   endLoop();
   recolour();
   filter();
-}
-
-// A server on this machine that has the model finds by meaning what no words of the query are in.
-let asking = 0;
-async function ask() {
-  const asked = query;
-  const answer = await fetch(`search?query=${encodeURIComponent(asked)}`).then((response) => response.json()).catch(() => null);
-  if (answer && asked === query) { kept = answer; filter(); }
 }
 
 const KEYS = {
@@ -661,11 +653,8 @@ document.addEventListener("keydown", (event) => {
 
 element("search").addEventListener("input", () => {
   query = element("search").value.trim();
-  kept = null;
   pinned = -1;
   filter();
-  clearTimeout(asking);
-  if (data.served && query) asking = setTimeout(ask, 250);
 });
 element("search").addEventListener("focus", () => openDrawer(true));
 element("drawer").addEventListener("click", () => openDrawer(!element("panel").classList.contains("open")));
