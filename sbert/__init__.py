@@ -189,7 +189,8 @@ def __getattr__(name: str) -> Any:
 
 def _hint(name: str) -> str:
     """What a name that is not here may stand for: one of sentence-transformers, or one of ours, misspelt."""
-    row = None if name.startswith("_") else import_module("sbert.integrations.switching").find_row(name, "Training")
+    switching = import_module("sbert.integrations.switching")
+    row = None if name.startswith("_") else switching.find_counterpart(name, "Training")
     if row is not None and "sbert." in row.here:
         return f"; instead of that of sentence-transformers: {row.plain}"
     nearest = import_module("sbert.inputs.arguments").nearest_argument(name, [*__all__, *_GUIDES])

@@ -51,9 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """
     parser.description, _, parser.epilog = (__doc__ or "").partition(": ")[2].partition("\nThe same")
     parser.epilog = f"The same{parser.epilog}"
-    parser.usage = (
-        "%(prog)s [options] --model MODEL --data FILE --loss LOSS --output DIR"
-    )
+    parser.usage = "%(prog)s [options] --model MODEL --data FILE --loss LOSS --output DIR"
     add = parser.add_argument
     add("--config", metavar="FILE", help="TOML or JSON file of settings; flags count more")
     add("--set", action="append", default=[], metavar="NAME=VALUE", help="any setting: training.schedule=cosine")

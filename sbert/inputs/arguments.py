@@ -16,7 +16,7 @@ from typing import ParamSpec, TypeVar
 P = ParamSpec("P")
 R = TypeVar("R")
 # What other libraries call their arguments: only an unknown one needs it, so nothing here depends on it.
-_FOREIGN = "sbert.integrations.foreign_arguments"
+_FOREIGN = "sbert.integrations.switching"
 
 
 def nearest_argument(name: str, known: Iterable[str]) -> str | None:
@@ -89,7 +89,7 @@ def _hint(name: str, names: list[str], config: type | None) -> str:
 
 def meant_argument(name: str, names: list[str]) -> str | None:
     """What an unknown argument is called here: as other libraries' names are translated, else the nearest name."""
-    elsewhere = import_module(_FOREIGN).NAMES
+    elsewhere = import_module(_FOREIGN).SUGGESTIONS
     equivalents = [each for each in elsewhere.get(name, ()) if each in names]
     return next(iter(equivalents), None) if name in elsewhere else nearest_argument(name, names)
 

@@ -1,7 +1,7 @@
 """Other programs and libraries that take a sentence encoder: one small adapter for each.
 
 An adapter is imported by its name, ``sbert.integrations.langchain``, and needs the package that it is for. ``model`` is
-everywhere an encoder, a folder or a name on the hub; without one, it is the model of the library. Queries and documents
+everywhere an encoder, a folder or a name on the hub; without one, it is the bundled model. Queries and documents
 get the prompts that the model has for them. The docstring of each file has an example and the pitfalls.
 
 | for | file | call | tested with |
@@ -11,16 +11,13 @@ get the prompts that the model has for them. The docstring of each file has an e
 | Haystack | ``haystack`` | ``SbertTextEmbedder(model)``, ``SbertDocumentEmbedder(model)`` | haystack 3.4 |
 | Chroma | ``chroma`` | ``create_collection(name, embedding_function=SbertEmbeddingFunction(model))`` | chromadb 1.5 |
 | LanceDB | ``lancedb`` | ``get_registry().get("sbert").create(name=...)`` | lancedb 0.40 |
-| BERTopic | ``topics`` | ``BERTopic(embedding_model=bertopic_backend(model))`` | bertopic 0.17 |
-| KeyBERT | ``topics`` | ``KeyBERT(model=keybert_backend(model))`` | keybert 0.9 |
 | scikit-learn | ``sklearn`` | ``make_pipeline(SentenceVectors(model), LogisticRegression())`` | scikit-learn 1.9 |
 | MTEB | ``mteb`` | ``mteb.evaluate(MtebModel(model), tasks)`` | mteb 2.26: its 29 offline text tasks |
 | txtai | ``txtai`` | ``Embeddings(method="sbert.integrations.txtai.SbertVectors", path=name)`` | txtai 9.14 |
 | spaCy | ``spacy`` | ``nlp.add_pipe("sbert", config={"model": name})`` | spacy 3.8 |
-| SetFit | ``setfit`` | ``SbertTrainer(SbertSetFitModel.of(model), train_dataset=rows).train()`` | setfit 1.2 |
 | Ray Data | ``ray`` | ``encode_files(["corpus/"], "vectors/", model)``, ``rows.map_batches(Embed, ...)`` | ray 2.60 |
-| Dask | ``dask`` | ``frame.map_partitions(embed, model, meta=...)`` | dask 2026.8 |
-| Spark | ``spark`` | ``rows.mapInPandas(partial(embed, model=model), schema)`` | pyspark 4.3 |
+| Dask | ``frames`` | ``frame.map_partitions(embed_frame, model, meta=...)`` | dask 2026.8 |
+| Spark | ``frames`` | ``rows.mapInPandas(partial(embed_frames, model=model), schema)`` | pyspark 4.3 |
 
 These need none: FAISS, usearch, Qdrant, DuckDB and sqlite-vec take the arrays of ``encode``, which itself takes the
 columns of ``datasets``, polars and pandas.
@@ -32,15 +29,18 @@ columns of ``datasets``, polars and pandas.
 
 ## Programs that load sentence-transformers themselves
 
-They run with this library if the class is replaced before they are imported, and nothing of theirs is changed:
+They run with this library after ``install()``, which comes before their import; nothing of theirs is changed:
 
->>> import sentence_transformers
->>> from sbert.integrations.sentence_transformers import SentenceTransformer
->>> sentence_transformers.SentenceTransformer = SentenceTransformer  # doctest: +SKIP
+>>> from sbert.integrations.sentence_transformers import install
+>>> install()  # doctest: +SKIP
+>>> from keybert import KeyBERT  # doctest: +SKIP
+>>> KeyBERT("sbert-mini").extract_keywords("Cats sleep in the warm house.", top_n=1)  # doctest: +SKIP
 
-This is tested with Haystack (sentence-transformers-haystack 2.0), LangChain (langchain-huggingface 1.2), LlamaIndex
-(llama-index-embeddings-huggingface 0.8), Chroma, LanceDB, txtai, SetFit and KeyBERT: the vectors are those of the
-original, to 1e-6. KeyBERT and BERTopic then take a ``SentenceTransformer`` that is loaded, too.
+This is tested with KeyBERT, BERTopic, Haystack (sentence-transformers-haystack 2.0), LangChain (langchain-huggingface
+1.2), LlamaIndex (llama-index-embeddings-huggingface 0.8), Chroma, LanceDB, txtai and SetFit, whose head is trained so
+(``sklearn`` shows how to train the encoder, too): the vectors are those of the original, to 1e-6. KeyBERT and BERTopic
+take a name or a ``SentenceTransformer`` that is loaded; they do not know a ``SentenceEncoder``, and would download
+a model of their own in its place.
 
 ## Which models load
 

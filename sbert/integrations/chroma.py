@@ -29,7 +29,7 @@ class SbertEmbeddingFunction(EmbeddingFunction[Documents]):
     """The vectors of a ``SentenceEncoder``; a collection stores the model's name.
 
     Args:
-        model: An encoder, a folder or a name on the hub. Default: the model of the library.
+        model: An encoder, a folder or a name on the hub. Default: the bundled model.
         options: Of ``SentenceEncoder``, if the model is not loaded yet.
     """
 

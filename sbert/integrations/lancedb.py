@@ -24,11 +24,11 @@ from sbert.integrations.loading import load_encoder
 
 
 @register("sbert")
-class SbertEmbeddingFunction(TextEmbeddingFunction):
+class SbertTextFunction(TextEmbeddingFunction):
     """The vectors of a ``SentenceEncoder``; queries and documents get the prompts that the model has for them.
 
     Args:
-        name: A folder, or a name on the hub. Default: the model of the library.
+        name: A folder, or a name on the hub. Default: the bundled model.
         device: As in ``SentenceEncoder``.
     """
 

@@ -26,7 +26,7 @@ class SbertEmbeddings(Embeddings):
     """The vectors of a ``SentenceEncoder``; queries and documents get the prompts that the model has for them.
 
     Args:
-        model: An encoder, a folder or a name on the hub. Default: the model of the library.
+        model: An encoder, a folder or a name on the hub. Default: the bundled model.
         options: Of ``SentenceEncoder``, if the model is not loaded yet.
     """
 

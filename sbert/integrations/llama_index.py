@@ -32,7 +32,7 @@ class SbertEmbedding(BaseEmbedding):
     """The vectors of a ``SentenceEncoder``; queries and texts get the prompts that the model has for them.
 
     Args:
-        model: An encoder, a folder or a name on the hub. Default: the model of the library.
+        model: An encoder, a folder or a name on the hub. Default: the bundled model.
         embed_batch_size: Number of texts of a call; the encoder forms its own batches of them.
         options: Of ``SentenceEncoder``, if the model is not loaded yet.
     """

@@ -13,7 +13,7 @@ _LOCK = Lock()  # Threads of a worker load a model once.
 
 
 def load_encoder(model: SentenceEncoder | str | os.PathLike[str] | None, **options: Any) -> SentenceEncoder:
-    """The encoder itself, or that of a name or folder; None for the model of the library.
+    """The encoder itself, or that of a name or folder; None for the bundled model.
 
     Args:
         model: An encoder, a folder or a name on the hub.
@@ -33,7 +33,7 @@ def load_encoder_once(model: str | None, **options: Any) -> SentenceEncoder:
     """The encoder of a name or folder, loaded once in each process.
 
     Args:
-        model: A folder or a name on the hub. Default: the model of the library.
+        model: A folder or a name on the hub. Default: the bundled model.
         options: Of ``SentenceEncoder``, such as ``device``.
 
     Example:

@@ -29,7 +29,7 @@ class MtebModel:
     """A ``SentenceEncoder`` as mteb measures it; queries and documents get the prompts that the model has for them.
 
     Args:
-        model: An encoder, a folder or a name on the hub. Default: the model of the library.
+        model: An encoder, a folder or a name on the hub. Default: the bundled model.
         name: Name of the results, as ``"organisation/model"``.
         revision: Revision in the results.
         options: Of ``SentenceEncoder``, if the model is not loaded yet.

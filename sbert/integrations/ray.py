@@ -51,7 +51,7 @@ class Embed:
     """A class for ``Dataset.map_batches`` that adds a column of vectors. Each actor loads the model once.
 
     Args:
-        model: A folder or a name on the hub. Default: the model of the library.
+        model: A folder or a name on the hub. Default: the bundled model.
         column: The column of texts.
         vectors: The column of vectors.
         threads: Threads of this process. Default: as they are; Ray allows as many as an actor has CPUs.
@@ -124,7 +124,7 @@ def encode_files(
     Args:
         inputs: Parquet files and folders of such, that all machines see. For URIs such as ``s3://…``, use ``Embed``.
         output: Folder of the output, that all machines see.
-        model: A folder or a name on the hub. Default: the model of the library.
+        model: A folder or a name on the hub. Default: the bundled model.
         column: The column of texts.
         keep: Columns to copy to the output.
         actors: Number of processes with a model. Default: as many as the cluster has GPUs or CPUs for.

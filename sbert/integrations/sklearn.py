@@ -9,6 +9,19 @@ array([1])
 >>> SentenceVectors(truncate_dim=2).set_output(transform="pandas").fit_transform(["A good film."]).columns.tolist()
 ['sentencevectors0', 'sentencevectors1']
 
+SetFit's method, for a few labelled examples, is to train the encoder on pairs of equal and of different labels first:
+
+>>> from itertools import combinations
+>>> from sbert import SentenceEncoder, Trainer, TrainingConfig
+>>> from sbert.losses import CosineSimilarityLoss
+>>> texts, labels = ["Good.", "Great.", "Bad.", "Awful."], [1, 1, 0, 0]
+>>> rows = list(zip(texts, labels))
+>>> pairs = [(a, b, float(first == second)) for (a, first), (b, second) in combinations(rows, 2)]
+>>> encoder = SentenceEncoder(device="cpu")
+>>> _ = Trainer(encoder, pairs, CosineSimilarityLoss(), TrainingConfig(steps=5)).fit(show_progress_bar=False)
+>>> make_pipeline(SentenceVectors(encoder), LogisticRegression()).fit(texts, labels).predict(["Fine."])
+array([1])
+
 - A grid search encodes the texts again for every fold and setting: if the settings of this step stay the same, search
   with the classifier alone, over ``model.encode(texts)``.
 - Clones share the encoder, so its weights are in memory once; ``n_jobs=`` with processes copies it to each of them.
@@ -32,7 +45,7 @@ class SentenceVectors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     """The vectors of a ``SentenceEncoder``, for pipelines and grid searches, whose clones share the encoder.
 
     Args:
-        model: An encoder, a folder or a name on the hub. Default: the model of the library.
+        model: An encoder, a folder or a name on the hub. Default: the bundled model.
         prompt_name: As in ``encode``.
         normalize_embeddings: As in ``encode``.
         truncate_dim: As in ``encode``.

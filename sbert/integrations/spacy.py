@@ -10,7 +10,7 @@
 >>> first.similarity(second) > 0.5  # doctest: +SKIP
 True
 
-- For an encoder that is loaded: ``Language.component("my_vectors", func=SbertVectors(model))``, then ``nlp.add_pipe``.
+- For an encoder that is loaded: ``Language.component("mine", func=SbertComponent(model))``, then ``nlp.add_pipe``.
 - Each reading of ``span.vector`` encodes its text: for many, call ``model.encode([span.text for span in doc.sents])``.
 - Vectors are lost where spaCy writes documents: in ``DocBin``, ``to_bytes`` and ``nlp.pipe(n_process=2)``.
 - Import this file before ``spacy.load`` of a saved pipeline. Tokens keep spaCy's own vectors.
@@ -28,11 +28,11 @@ from spacy.util import minibatch
 from sbert.integrations.loading import load_encoder
 
 
-class SbertVectors:
+class SbertComponent:
     """The vectors of a ``SentenceEncoder`` for documents and spans.
 
     Args:
-        model: An encoder, a folder or a name on the hub. Default: the model of the library.
+        model: An encoder, a folder or a name on the hub. Default: the bundled model.
         options: Of ``SentenceEncoder``, if the model is not loaded yet.
     """
 
@@ -59,5 +59,5 @@ class SbertVectors:
 
 
 @Language.factory("sbert", default_config={"model": None, "device": None})
-def _component(nlp: Language, name: str, model: Any, device: Any) -> SbertVectors:
-    return SbertVectors(model, device=device)
+def _component(nlp: Language, name: str, model: Any, device: Any) -> SbertComponent:
+    return SbertComponent(model, device=device)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import csv
+import json
+import os
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 # The section of arguments that are taken at one value alone, which stands in the second column, as JSON.
 OF_MODELS = "Arguments of models at their default"
@@ -13,23 +16,23 @@ TRAINING, TRAINERS = "TrainingArguments", "Arguments and methods of trainers"
 _FOLDER = Path(__file__).parent / "sentence_transformers"
 
 
-class Row(NamedTuple):
+class Counterpart(NamedTuple):
     """Names of sentence-transformers, and what they are called here.
 
     Args:
         section: The section of the guide.
-        theirs: The names, or patterns of names.
+        names: The names there, or patterns of names.
         how: ``"same"``, ``"other name"``, ``"other form"``, ``"no effect"`` or ``"not here"``.
         here: What to use instead.
     """
 
     section: str
-    theirs: list[str]
+    names: list[str]
     how: str
     here: str
 
     @property
-    def ours(self) -> str | None:
+    def new_name(self) -> str | None:
         """The name with which ``here`` begins, if it does."""
         return self.here.split("``")[1] if self.here.startswith("``") else None
 
@@ -39,7 +42,7 @@ class Row(NamedTuple):
         return self.here.replace("``", "")
 
 
-class Parameter(NamedTuple):
+class ForeignParameter(NamedTuple):
     """A parameter of a class or function of sentence-transformers.
 
     Args:
@@ -47,9 +50,9 @@ class Parameter(NamedTuple):
         name: Its name.
         older: Its older name.
         default: Its default there, as JSON; empty if it has none.
-        ours: The name of ours, if it is another one; ``"-"`` if it changes no result here; ``"only"`` if it is taken at
-            its default alone.
-        convert: How our value is made of theirs, by the name of a function.
+        new_name: Its name here, if it is another one; ``"-"`` if it changes no result here; ``"only"`` if it is taken
+            at its default alone.
+        convert: How the value here is made of that there, by the name of a function.
         why: The reason why it changes nothing, or what to do instead of other values.
     """
 
@@ -57,7 +60,7 @@ class Parameter(NamedTuple):
     name: str
     older: str
     default: str
-    ours: str
+    new_name: str
     convert: str
     why: str
 
@@ -67,32 +70,38 @@ def _read(name: str) -> list[list[str]]:
         return list(csv.reader(file))[1:]
 
 
-ROWS: list[Row] = [Row(section, theirs.split(), how, here) for section, theirs, how, here in _read("names.csv")]
-PARAMETERS: list[Parameter] = [Parameter(*line) for line in _read("parameters.csv")]
+COUNTERPARTS: list[Counterpart] = [
+    Counterpart(section, names.split(), how, here) for section, names, how, here in _read("names.csv")
+]
+PARAMETERS: list[ForeignParameter] = [ForeignParameter(*line) for line in _read("parameters.csv")]
 
 
-def find_row(name: str, section: str = "") -> Row | None:
+def find_counterpart(name: str, section: str = "") -> Counterpart | None:
     """The row of a name of sentence-transformers, in a section if that has it; None if there is none.
 
     Example:
-        >>> find_row("BatchHardSoftMarginTripletLoss").here
+        >>> find_counterpart("BatchHardSoftMarginTripletLoss").here
         '``sbert.losses.BatchHardTripletLoss(margin=None)``'
     """
-    rows = [row for row in ROWS if any(fnmatchcase(name, pattern) for pattern in row.theirs)]
+    rows = [row for row in COUNTERPARTS if any(fnmatchcase(name, pattern) for pattern in row.names)]
     return next((row for row in rows if row.section == section), rows[0] if rows else None)
+
+
+# ------------------------------------------------------------------------------------------------- the guide
 
 
 def _rows_of(section: str) -> list[tuple[str, str, str]]:
     """The rows of a section's table."""
-    named = "``, ``".join
-    rows = [(f"``{named(row.theirs)}``", row.how, row.here) for row in ROWS if row.section == section]
+    joined = "``, ``".join
+    rows = [(f"``{joined(row.names)}``", row.how, row.here) for row in COUNTERPARTS if row.section == section]
     kind = {"Arguments that change no result": "-", "Arguments at their default": "only"}.get(section)
     by_reason: dict[tuple[str, str], dict[str, None]] = {}
-    for each in PARAMETERS:
-        if each.ours == kind:
-            shown = each.name if kind == "-" else f"{each.of.rpartition('.')[2]}.{each.name}"
-            by_reason.setdefault(("no effect" if kind == "-" else each.default, each.why), {})[shown] = None
-    return rows + [(f"``{named(names)}``", how, why) for (how, why), names in by_reason.items()]
+    for parameter in PARAMETERS:
+        if parameter.new_name == kind:
+            shown = parameter.name if kind == "-" else f"{parameter.of.rpartition('.')[2]}.{parameter.name}"
+            how = "no effect" if kind == "-" else parameter.default
+            by_reason.setdefault((how, parameter.why), {})[shown] = None
+    return rows + [(f"``{joined(names)}``", how, why) for (how, why), names in by_reason.items()]
 
 
 def _write_guide() -> str:
@@ -101,9 +110,94 @@ def _write_guide() -> str:
     for part in (_FOLDER / "switching.md").read_text(encoding="utf-8").split("\n## "):
         rows = _rows_of(part.partition("\n")[0].strip())
         head = ["", "", "| sentence-transformers | how | here |", "|---|---|---|"] if rows else []
-        lines = [f"| {theirs} | {how} | {here} |" for theirs, how, here in rows]
+        lines = [f"| {names} | {how} | {here} |" for names, how, here in rows]
         parts.append("\n".join([part.rstrip(), *head, *lines]))
     return "\n\n## ".join(parts)
 
 
 __doc__ = _write_guide()
+
+# --------------------------------------------------------------- arguments of calls, for ``sbert.inputs.arguments``
+
+# Names that are not taken, and the names here that an error suggests; () if there is no equivalent.
+SUGGESTIONS: dict[str, tuple[str, ...]] = {
+    "absolute_margin": ("margin",),
+    "calibration_embeddings": ("ranges", "vectors"),
+    "corpus_chunk_size": (),
+    "corpus_embeddings": ("corpus",),
+    "embeddings": ("vectors", "vectors_or_model"),
+    "k": ("top_k", "clusters"),
+    "metric": ("similarity",),
+    "model": ("vectors_or_model", "scores"),
+    "model_name": ("modules", "model"),
+    "pooling_mode": ("mode",),
+    "num_negatives": ("negatives",),
+    "query_chunk_size": (),
+    "query_embeddings": ("queries",),
+    "random_state": ("seed",),
+    "score_function": ("similarity",),
+    "similarity": ("name",),
+}
+for _row in COUNTERPARTS:
+    if _row.section == TRAINING and _row.new_name:
+        SUGGESTIONS |= dict.fromkeys(_row.names, (_row.new_name,))
+# Names that the encoders take as well as those here.
+ALIASES = {
+    "model_name_or_path": "model",
+    "use_auth_token": "token",
+    "processor_kwargs": "tokenizer_kwargs",
+    "num_labels": "classes",
+    "max_length": "max_seq_length",
+    "activation_fn": "activation",
+    "inputs": "sentences",
+    "model_name": "name",
+}
+# Arguments without an equivalent: those that change nothing here, and those that are taken at their default alone.
+REFUSED = {name: row for row in COUNTERPARTS if row.section == OF_MODELS for name in row.names}
+
+
+def translate(
+    label: str, names: list[str], args: tuple[Any, ...], options: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """A call under the names here; arguments without an equivalent are left out if they have their default.
+
+    Args:
+        label: The function, for errors.
+        names: The names of its arguments here.
+        args: Its arguments by position.
+        options: Its arguments by name.
+
+    Raises:
+        TypeError: If an argument is passed under both names.
+        ValueError: If one without an equivalent has another value than it can have here. The message says what to do.
+
+    Example:
+        >>> translate("CrossEncoder", ["model", "classes"], (), {"num_labels": 3, "backend": "torch"})
+        ((), {'classes': 3})
+    """
+    renamed: dict[str, Any] = {}
+    for name, value in options.items():
+        if (row := REFUSED.get(name)) and name not in names:
+            if row.how != "any" and value != (default := json.loads(row.how)):
+                raise ValueError(f"{label}() got {name}={value!r:.60}, where only {default!r} is supported; {row.here}")
+            continue
+        alias = ALIASES.get(name, name)  # SentenceEncoder takes its model by position.
+        new_name = alias if name not in names and (alias in names or alias == "model") else name
+        if new_name in renamed:
+            raise TypeError(f"{label}() got {new_name!r} under two names; pass it once")
+        renamed[new_name] = value
+    if label == "SentenceEncoder":  # Its modules are passed by position.
+        chain = renamed.pop("modules", None) or ()
+        chain = [chain] if isinstance(chain, (str, os.PathLike)) else chain
+        args = (*args, *(chain.values() if isinstance(chain, Mapping) else chain))
+        model = renamed.pop("model", None)
+        args = args if model is None else (*args, model)
+    if label == "CrossEncoder.predict" and renamed.pop("apply_softmax", False):
+        renamed["activation"] = _with_softmax(args[0], renamed.get("activation"))
+    return args, renamed
+
+
+def _with_softmax(model: Any, activation: Any) -> Any:
+    """The activation of a cross-encoder, followed by a softmax over the scores of several classes."""
+    first = activation or model.activation
+    return (lambda scores: first(scores).softmax(-1)) if model.classes > 1 else first

@@ -9,16 +9,13 @@
 
 - An index that is saved stores these options, so it loads as it is where this library is installed. Options of
   ``SentenceEncoder`` are passed as ``vectors={"device": "cpu"}``.
-- For an encoder that is loaded: ``Embeddings(method="external", transform=transform(encoder))``. Such an index does not
-  store the function: ``load(path, config={"transform": transform(encoder)})``. Queries and documents go through the
-  same function, without the prompts of each.
+- For a loaded encoder, pass a function: ``Embeddings(method="external", transform=lambda t: encoder.encode(t))``.
+  Such an index does not store it, so pass it again: ``load(path, config={"transform": ...})``. Queries and documents go
+  through the same function, without their prompts.
 - txtai normalizes the vectors of each method.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -40,22 +37,3 @@ class SbertVectors(Vectors):
         names = {"query": "encode_query", "data": "encode_document"}
         vectors: npt.NDArray[np.float32] = getattr(self.model, names.get(category or "", "encode"))(data)
         return vectors
-
-
-def transform(model: Any = None, **options: Any) -> Callable[[list[str]], Any]:
-    """A function from texts to vectors, for ``Embeddings(method="external", transform=)``.
-
-    Args:
-        model: An encoder, a folder or a name on the hub. Default: the model of the library.
-        options: Of ``SentenceEncoder``, if the model is not loaded yet.
-
-    Example:
-        >>> transform()(["A cat sleeps."]).shape
-        (1, 256)
-    """
-    encoder = load_encoder(model, **options)
-
-    def vectors(texts: list[str]) -> Any:
-        return encoder.encode(list(texts))
-
-    return vectors

@@ -1,6 +1,6 @@
 """What both encoders have: a device, a dtype, prompts, a pool; and what tools that know sentence-transformers call.
 
-Its names of arguments are in ``sbert.integrations.foreign_arguments``.
+Its names of arguments are in ``sbert.integrations.switching``.
 """
 
 from __future__ import annotations

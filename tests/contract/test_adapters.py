@@ -109,29 +109,6 @@ def test_queries_and_documents_have_the_prompts_of_the_model(package: str, model
 # ------------------------------------------------------------------- vectors of texts, without prompts of each kind
 
 
-def keybert(model: Any, _: Path) -> Any:
-    from keybert import KeyBERT
-
-    backend = ours("topics").keybert_backend(model)
-    words = KeyBERT(model=backend).extract_keywords("Cats sleep in the warm house while taxes rise.", top_n=2)
-    assert words[0][0] == "cats"
-    return backend.embed(TEXTS)
-
-
-def bertopic(model: Any, _: Path) -> Any:
-    from bertopic import BERTopic
-    from bertopic.dimensionality import BaseDimensionalityReduction
-    from sklearn.cluster import KMeans
-
-    backend = ours("topics").bertopic_backend(model)
-    topics, _ = BERTopic(
-        embedding_model=backend, umap_model=BaseDimensionalityReduction(), hdbscan_model=KMeans(3)
-    ).fit_transform(TEXTS * 4)
-    assert topics == topics[:3] * 4
-    assert len(set(topics)) == 3
-    return backend.embed(TEXTS)
-
-
 def scikit_learn(model: Any, _: Path) -> Any:
     from sklearn.base import clone
     from sklearn.linear_model import LogisticRegression
@@ -157,21 +134,20 @@ def scikit_learn(model: Any, _: Path) -> Any:
 def txtai(model: Any, folder: Path) -> Any:
     from txtai import Embeddings
 
-    transform = ours("txtai").transform(model)
-    embeddings = Embeddings(method="external", transform=transform)
+    embeddings = Embeddings(method="external", transform=lambda texts: model.encode(texts))
     embeddings.index(TEXTS)
     embeddings.save(str(folder))
     again = Embeddings()
-    again.load(str(folder), config={"transform": transform})
+    again.load(str(folder), config={"transform": lambda texts: model.encode(texts)})
     assert again.search(QUERY, 1) == embeddings.search(QUERY, 1)
     assert again.search(QUERY, 1)[0][0] == 0
-    return transform(TEXTS)
+    return embeddings.batchtransform(TEXTS)
 
 
 def spacy(model: Any, folder: Path) -> Any:
     import spacy
 
-    vectors = ours("spacy").SbertVectors(model)
+    component = ours("spacy").SbertComponent(model)
     nlp = spacy.blank("en")
     nlp.add_pipe("sentencizer")
     nlp.add_pipe("sbert", config={"model": "sbert-mini", "device": "cpu"})
@@ -181,7 +157,7 @@ def spacy(model: Any, folder: Path) -> Any:
     check_equal(other.vector, SentenceEncoder(device="cpu").encode("Taxes rise."))
     assert one.similarity(second) == pytest.approx(1)
     assert first.similarity(second) < 1
-    return [doc.vector for doc in vectors.pipe([spacy.blank("en")(text) for text in TEXTS])]
+    return [doc.vector for doc in component.pipe([spacy.blank("en")(text) for text in TEXTS])]
 
 
 def lancedb(model: Any, folder: Path) -> Any:
@@ -205,7 +181,7 @@ def lancedb(model: Any, folder: Path) -> Any:
     return model.encode(TEXTS)
 
 
-WITHOUT_PROMPTS = [keybert, bertopic, scikit_learn, txtai, spacy, lancedb]
+WITHOUT_PROMPTS = [scikit_learn, txtai, spacy, lancedb]
 
 
 @pytest.mark.parametrize("adapter", WITHOUT_PROMPTS, ids=lambda adapter: adapter.__name__)
@@ -316,32 +292,6 @@ def test_mteb_runs_its_tasks(model: SentenceEncoder) -> None:
         assert [result.task_name for result in results] == [task.metadata.name]
 
 
-def test_setfit_trains_and_saves(tmp_path: Path) -> None:
-    setfit = pytest.importorskip("setfit")
-    from datasets import Dataset
-
-    module = ours("setfit")
-    films = [f"{word} {thing}." for word in ("A wonderful", "A dull") for thing in ("film", "story", "evening")]
-    rows = Dataset.from_dict({"text": films, "label": [1, 1, 1, 0, 0, 0]})
-    args = setfit.TrainingArguments(num_epochs=1, num_iterations=2, report_to="none", show_progress_bar=False)
-    classifier = module.SbertSetFitModel.of(SentenceEncoder(device="cpu"))
-    before = classifier.model_body.encode(films)
-    trainer = module.SbertTrainer(
-        classifier, args, rows, rows, lambda found, labels: {"equal": (np.array(found) == labels).mean()}
-    )
-    trainer.train()
-    assert np.abs(classifier.model_body.encode(films) - before).max() > 1e-3
-    assert trainer.evaluate() == {"equal": 1}
-    for _ in range(2):  # The second one replaces the first.
-        classifier.save_pretrained(tmp_path / "saved")
-    again = module.SbertSetFitModel.load(tmp_path / "saved")
-    assert np.array_equal(again.predict_proba(films), classifier.predict_proba(films))
-    theirs = setfit.SetFitModel.from_pretrained(str(tmp_path / "saved"), device="cpu")
-    assert np.abs(theirs.predict_proba(films).numpy() - classifier.predict_proba(films).numpy()).max() < 1e-5
-    with pytest.raises(ValueError, match="args has the loss TripletLoss; pass loss="):
-        module.SbertTrainer(classifier, setfit.TrainingArguments(loss=type("TripletLoss", (), {})), rows)
-
-
 # ------------------------------------- tools that load sentence-transformers, with our class in the place of theirs
 
 HAYSTACK = "haystack_integrations.components.embedders.sentence_transformers"
@@ -396,7 +346,20 @@ def tool_setfit(module: Any) -> Any:
 
 
 def tool_keybert(module: Any) -> Any:
-    return module.KeyBERT(FOLDER).model.embed(TEXTS)
+    words = module.KeyBERT(FOLDER)
+    assert words.extract_keywords("Cats sleep in the warm house while taxes rise.", top_n=2)[0][0] == "cats"
+    return words.model.embed(TEXTS)
+
+
+def tool_bertopic(module: Any) -> Any:
+    from bertopic.dimensionality import BaseDimensionalityReduction
+    from sklearn.cluster import KMeans
+
+    parts = {"umap_model": BaseDimensionalityReduction(), "hdbscan_model": KMeans(3)}
+    model = module.BERTopic(embedding_model=FOLDER, **parts)
+    topics, _ = model.fit_transform(TEXTS * 4)
+    assert topics == topics[:3] * 4
+    return model.embedding_model.embed(TEXTS)
 
 
 def tool_select_backend(module: Any) -> Any:
@@ -418,6 +381,7 @@ TOOLS: list[tuple[str, str, Callable[[Any], Any]]] = [
     ("setfit", "setfit.modeling", tool_setfit),
     ("keybert", "keybert.backend._sentencetransformers", tool_keybert),
     ("keybert", "keybert.backend._sentencetransformers", tool_select_backend),
+    ("bertopic", "bertopic.backend._sentencetransformers", tool_bertopic),
     ("bertopic", "bertopic.backend._sentencetransformers", tool_select_backend),
 ]
 

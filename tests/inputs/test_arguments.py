@@ -17,8 +17,8 @@ import torch
 from sbert import CrossEncoder, Dense, Pooling, SentenceEncoder, Trainer, TrainingConfig
 from sbert.backends.huggingface import load_adapter
 from sbert.data import read_texts
-from sbert.integrations.foreign_arguments import NAMES
 from sbert.integrations.sentence_transformers import SentenceTransformerTrainingArguments
+from sbert.integrations.switching import SUGGESTIONS
 from sbert.search import Index, cluster
 from sbert.visualization.drawing import new_figure
 from sbert.visualization.projection import project_vectors
@@ -92,7 +92,7 @@ def test_an_unknown_keyword_names_the_nearest(folder: Path, call: Callable[[Path
 
 def test_names_of_training_arguments_are_translated_to_names_that_exist() -> None:
     settings = inspect.signature(TrainingConfig).parameters
-    translated = [name for name, meant in NAMES.items() if meant and meant[0] in settings]
+    translated = [name for name, meant in SUGGESTIONS.items() if meant and meant[0] in settings]
     assert len(translated) > 20
     assert set(translated) & set(settings) == set()
     assert set(translated) <= {*vars(SentenceTransformerTrainingArguments()), "random_state", "num_negatives"}

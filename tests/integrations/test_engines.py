@@ -153,11 +153,12 @@ def test_ray_inputs(corpus: Path, tmp_path: Path) -> None:
 def test_dask(corpus: Path, tmp_path: Path, expected: np.ndarray) -> None:
     distributed = pytest.importorskip("distributed")
     frames = pytest.importorskip("dask.dataframe")
-    from sbert.integrations.dask import embed
+    from sbert.integrations.frames import embed_frame
 
     frame = frames.read_parquet(corpus)
     with distributed.Client(n_workers=2, threads_per_worker=1, dashboard_address=None) as client:
-        frame.map_partitions(embed, device="cpu", meta=embed(frame._meta, device="cpu")).to_parquet(tmp_path / "out")
+        meta = embed_frame(frame._meta, device="cpu")
+        frame.map_partitions(embed_frame, device="cpu", meta=meta).to_parquet(tmp_path / "out")
         assert len(client.scheduler_info()["workers"]) == 2
     found = pq.read_table(tmp_path / "out")
     check(found["id"].to_pylist(), found["vector"].to_pylist(), expected)
@@ -166,12 +167,12 @@ def test_dask(corpus: Path, tmp_path: Path, expected: np.ndarray) -> None:
 @pytest.mark.slow  # Spark starts a JVM.
 def test_spark(corpus: Path, tmp_path: Path, expected: np.ndarray) -> None:
     sql = pytest.importorskip("pyspark.sql")
-    from sbert.integrations.spark import embed
+    from sbert.integrations.frames import embed_frames
 
     session = sql.SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
     try:
         rows = session.read.parquet(str(corpus))
-        function = partial(embed, device="cpu")
+        function = partial(embed_frames, device="cpu")
         rows.mapInPandas(function, "id long, text string, vector array<float>").write.parquet(str(tmp_path / "out"))
     finally:
         session.stop()

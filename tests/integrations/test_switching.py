@@ -20,10 +20,18 @@ from torch.utils.data import DataLoader
 import sbert
 from sbert import CrossEncoder, SentenceEncoder
 from sbert.integrations import switching
-from sbert.integrations.foreign_arguments import ALIASES, REFUSED
 from sbert.integrations.sentence_transformers import training
 from sbert.integrations.sentence_transformers.forms import CONVERT
-from sbert.integrations.switching import OF_MODELS, PARAMETERS, ROWS, TRAINERS, TRAINING, Row
+from sbert.integrations.switching import (
+    ALIASES,
+    COUNTERPARTS,
+    OF_MODELS,
+    PARAMETERS,
+    REFUSED,
+    TRAINERS,
+    TRAINING,
+    Counterpart,
+)
 from tests import pairs, small
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # The old names of modules warn.
@@ -44,11 +52,13 @@ MODULES = {
 }
 # Names that only the samplers' module has, and that users pass as strings.
 INTERNAL = {f"{name}BatchSampler" for name in ("GroupByLabel", "NoDuplicates", "RoundRobin", "Proportional")}
-SECTIONS = dict.fromkeys(row.section for row in ROWS)
-TABLES: dict[str, list[Row]] = {section: [row for row in ROWS if row.section == section] for section in SECTIONS}
+TABLES: dict[str, list[Counterpart]] = {}
+for _row in COUNTERPARTS:
+    TABLES.setdefault(_row.section, []).append(_row)
+SECTIONS = len(TABLES)
 ARGUMENTS = TABLES.pop(OF_MODELS)
 OF_TRAINING, OF_TRAINERS = TABLES.pop(TRAINING), TABLES.pop(TRAINERS)
-SKIPPED = [name for row in TABLES.pop(OUT_OF_SCOPE) for name in row.theirs]
+SKIPPED = [name for row in TABLES.pop(OUT_OF_SCOPE) for name in row.names]
 ENCODE, SCORE = ("encode", "encode_query", "encode_document"), ("predict", "rank")
 
 
@@ -97,21 +107,21 @@ def test_every_name_of_theirs_is_in_the_table_and_no_other(theirs: dict[str, set
     assert set(TABLES) == set(theirs)
     for section, names in theirs.items():
         expected = sorted(name for name in names if not any(fnmatchcase(name, pattern) for pattern in SKIPPED))
-        assert sorted(name for row in TABLES[section] for name in row.theirs) == expected, section
+        assert sorted(name for row in TABLES[section] for name in row.names) == expected, section
     everything = {name for names in theirs.values() for name in names}
     assert all(any(fnmatchcase(name, pattern) for name in everything) for pattern in SKIPPED)
 
 
 def test_each_row_has_a_kind_and_what_is_not_the_same_is_explained() -> None:
     for row in (row for rows in TABLES.values() for row in rows):
-        assert row.theirs, row
+        assert row.names, row
         assert row.how in KINDS, row
         assert row.how == "same" or row.here, row
     assert all(row.here for row in ARGUMENTS if row.how in ("any", "null"))
     for row in (*OF_TRAINING, *OF_TRAINERS):
         assert row.how in (*KINDS, "no effect"), row
         assert row.how == "same" or row.here, row
-    ours = {row.ours for row in OF_TRAINING} - {None, "fit(show_progress_bar=...)"}
+    ours = {row.new_name for row in OF_TRAINING} - {None, "fit(show_progress_bar=...)"}
     assert len(ours) > 15
     assert ours <= parameters(sbert.TrainingConfig)
 
@@ -157,8 +167,8 @@ UNKNOWN = {
 
 def test_what_is_taken_and_not_used_has_a_reason_and_what_is_not_supported_a_remedy() -> None:
     for each in PARAMETERS:
-        assert (each.ours in ("-", "only")) == bool(each.why), each
-        assert each.ours != "only" or each.default, each
+        assert (each.new_name in ("-", "only")) == bool(each.why), each
+        assert each.new_name != "only" or each.default, each
         assert each.convert in CONVERT, each
 
 
@@ -194,10 +204,10 @@ def settings(**options: Any) -> dict[str, Any]:
     return {**vars(config), "schedule": [config.rate(step, 150) for step in range(150)]}
 
 
-@pytest.mark.parametrize("row", OF_TRAINING, ids=lambda row: row.theirs[0])
-def test_arguments_of_training_have_the_effect_that_the_table_says(row: Row) -> None:
+@pytest.mark.parametrize("row", OF_TRAINING, ids=lambda row: row.names[0])
+def test_arguments_of_training_have_the_effect_that_the_table_says(row: Counterpart) -> None:
     defaults = training._defaults()
-    for name in set(row.theirs) - WHILE_TRAINING:
+    for name in set(row.names) - WHILE_TRAINING:
         value = defaults.get(name, False)
         other = CHANGED.get(name, {name: value + 3 if type(value) in (int, float) else not value})
         before = {key: each for key, each in other.items() if key != name}
@@ -206,7 +216,7 @@ def test_arguments_of_training_have_the_effect_that_the_table_says(row: Row) -> 
 
 def test_other_arguments_of_training_are_taken_at_their_default_alone() -> None:
     defaults = training._defaults()
-    refused = set(defaults) - {name for row in OF_TRAINING for name in row.theirs}
+    refused = set(defaults) - {name for row in OF_TRAINING for name in row.names}
     assert {"adam_beta1", "tf32", "learning_rate_mapping", "data_seed", "report_to"} <= refused
     for name in refused:
         assert settings(**{name: defaults[name]}) == settings()
@@ -236,7 +246,7 @@ def test_values_that_are_unknown_are_named(name: str) -> None:
 def test_every_argument_and_method_of_their_trainers_is_ours_or_an_error() -> None:
     ours = training.SentenceTransformerTrainer
     theirs = (peer.SentenceTransformerTrainer, peer.CrossEncoderTrainer)
-    known = {name for row in OF_TRAINERS for name in row.theirs}
+    known = {name for row in OF_TRAINERS for name in row.names}
     arguments = set().union(*(parameters(kind.__init__) for kind in theirs)) - parameters(ours.__init__)
     for name in sorted(arguments):
         assert name in known
@@ -292,7 +302,7 @@ def test_the_same_names_are_here_and_those_that_are_not_are_not(ours: dict[str, 
         known = known_names(section, ours)
         for row in rows:
             codes = re.findall(r"``([^`]+)``", row.here)
-            for name in row.theirs:
+            for name in row.names:
                 if row.how == "same":
                     assert name in known, (section, name)
                 elif row.how == "not here" and MODULES.get(section, ([], []))[1]:
@@ -315,7 +325,7 @@ def find_calls(code: str) -> list[tuple[Any, set[str]]]:
 def test_names_of_ours_and_their_arguments_exist() -> None:
     for module in ("functional", "data", "training"):
         importlib.import_module(f"sbert.{module}")
-    codes = [code for row in ROWS for code in re.findall(r"``([^`]+)``", row.here)]
+    codes = [code for row in COUNTERPARTS for code in re.findall(r"``([^`]+)``", row.here)]
     names = [name for code in codes for name in re.findall(r"\bsbert(?:\.\w+)+", code)]
     assert len(names) > 60
     for name in names:
@@ -332,8 +342,8 @@ def test_what_the_package_of_their_names_lacks_is_an_error_with_the_words_of_the
         for each in MODULES[section][0]
     ]
     offered = {name for module in modules for name in module.__all__}
-    for name in {name for row in TABLES[section] for name in row.theirs} - offered:
-        row = switching.find_row(name, section)
+    for name in {name for row in TABLES[section] for name in row.names} - offered:
+        row = switching.find_counterpart(name, section)
         assert row is not None
         message = re.escape(f"instead: {row.here.replace('``', '')}")
         assert getattr(modules[0], name, None) is None
@@ -360,4 +370,4 @@ def test_messages_and_guide_stand_without_docstrings() -> None:
 
 
 def test_the_guide_has_a_table_per_section() -> None:
-    assert (switching.__doc__ or "").count("\n|---|---|---|\n") == len(SECTIONS) + 2  # And those of parameters.
+    assert (switching.__doc__ or "").count("\n|---|---|---|\n") == SECTIONS + 2  # And those of parameters.

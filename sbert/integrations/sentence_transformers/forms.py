@@ -34,7 +34,7 @@ class Form:
 
     def __init__(self, of: str) -> None:
         self.name: str = of.rpartition(".")[2]
-        self.parameters: dict[str, switching.Parameter] = {
+        self.parameters: dict[str, switching.ForeignParameter] = {
             each.name: each for each in switching.PARAMETERS if each.of == of
         }
         required, kind = inspect.Parameter.empty, inspect.Parameter.POSITIONAL_OR_KEYWORD
@@ -60,7 +60,7 @@ class Form:
         for name, given in bound.arguments.items():
             parameter, default = self.parameters[name], self.signature.parameters[name].default
             value = CONVERT[parameter.convert](given)
-            if parameter.ours == "only" and value != default and repr(value) != default:
+            if parameter.new_name == "only" and value != default and repr(value) != default:
                 raise ValueError(f"{self.name}({name}={given!r:.60}): only {default!r} is supported; {parameter.why}")
         bound.apply_defaults()
         return bound.arguments
@@ -68,15 +68,16 @@ class Form:
     def translate(self, theirs: Mapping[str, Any]) -> dict[str, Any]:
         """Our arguments for theirs by name, as ``bind`` gives them."""
         given = [(self.parameters[name], value) for name, value in theirs.items()]
-        taken = [(each, value) for each, value in given if each.ours not in ("-", "only")]
-        return {each.ours or each.name: CONVERT[each.convert](value) for each, value in taken}
+        taken = [(each, value) for each, value in given if each.new_name not in ("-", "only")]
+        return {each.new_name or each.name: CONVERT[each.convert](value) for each, value in taken}
 
     def describe(self, ours: Any) -> str:
         """A docstring: what ours does, and what each of their parameters is here."""
         lines = [(ours.__doc__ or "").partition("\n")[0], "", "Args:"]
-        what = {"-": "changes no result here", "only": "is taken at its default alone"}
-        for name, each in self.parameters.items():
-            lines.append(f"    {name}: {what.get(each.ours, f'``{each.ours or name}`` of sbert')}. {each.why}".rstrip())
+        meanings = {"-": "changes no result here", "only": "is taken at its default alone"}
+        for name, parameter in self.parameters.items():
+            meaning = meanings.get(parameter.new_name, f"``{parameter.new_name or name}`` of sbert")
+            lines.append(f"    {name}: {meaning}. {parameter.why}".rstrip())
         return "\n".join(lines)
 
     def function(self, ours: Callable[..., Any]) -> Any:
@@ -206,7 +207,7 @@ def absent(module: str, section: str = "") -> Callable[[str], Any]:
     """
 
     def missing(name: str) -> Any:
-        row = None if name.startswith("__") else switching.find_row(name, section)
+        row = None if name.startswith("__") else switching.find_counterpart(name, section)
         if row is None:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         caller = sys._getframe(1)

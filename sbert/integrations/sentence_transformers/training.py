@@ -31,11 +31,12 @@ from sbert.training import Callback, Trainer, TrainingConfig
 from sbert.training.run import measure
 from sbert.training.run.checkpoint import newest
 
-_ROWS = {name: row for row in switching.ROWS if row.section == switching.TRAINING for name in row.theirs}
-_OF_TRAINERS = {name: row.plain for row in switching.ROWS if row.section == switching.TRAINERS for name in row.theirs}
+_ROWS = {name: row for row in switching.COUNTERPARTS if row.section == switching.TRAINING for name in row.names}
+_TRAINER_ROWS = [row for row in switching.COUNTERPARTS if row.section == switching.TRAINERS]
+_OF_TRAINERS = {name: row.plain for row in _TRAINER_ROWS for name in row.names}
 _ELSE = "sbert.Trainer, its callbacks and its settings"
 # Those that are ours under another name, at most.
-_SAME = {name: row.ours or name for name, row in _ROWS.items() if row.how in ("same", "other name")}
+_SAME = {name: row.new_name or name for name, row in _ROWS.items() if row.how in ("same", "other name")}
 _OPTIMIZERS: dict[str, Any] = {
     "adamw_torch": "adamw", "adamw_torch_fused": "adamw", "adamw_8bit": "adamw_8bit", "adamw_bnb_8bit": "adamw_8bit",
     "sgd": torch.optim.SGD, "adagrad": torch.optim.Adagrad, "rmsprop": torch.optim.RMSprop,
