@@ -1,4 +1,4 @@
-"""Whenever a save is cut off, the old folder stands, or the new one."""
+"""Whenever a save is interrupted, the old folder is complete, or the new one."""
 
 from __future__ import annotations
 
@@ -22,32 +22,34 @@ from sbert.saving import encoder_folder
 from sbert.storage import atomic
 from tests import small
 from tests.children import in_child
+from tests.storage.test_replaced_folders import word_model
 
 pytestmark = pytest.mark.filterwarnings("ignore:not every program reads this model:UserWarning")
 SENTENCES = ["a small boat", "lake"]
 
 
-@pytest.fixture
-def models(tmp_path: Path) -> list[SentenceEncoder]:
-    """Two that differ, in the folders a and b."""
-    made = []
-    for seed, name in enumerate("ab"):
-        model = SentenceEncoder(Transformer(small.bert(tmp_path / "bert", seed)), Pooling(), device="cpu")
-        model.save(tmp_path / name)
-        made.append(model)
-    return made
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> list[SentenceEncoder]:
+    """Two that differ."""
+    root = tmp_path_factory.mktemp("bert")
+    chains = [(Transformer(small.bert(root / f"{seed}", seed)), Pooling()) for seed in (0, 1)]
+    return [SentenceEncoder(*chain, device="cpu") for chain in chains]
+
+
+def encode(folder: Path) -> np.ndarray:
+    return SentenceEncoder(folder, device="cpu").encode(SENTENCES)
 
 
 @pytest.mark.slow  # Twenty kills at random moments: fewer would meet few of the lines of a save.
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no processes to kill")
-def test_killed_while_saving(models: list[SentenceEncoder], tmp_path: Path) -> None:
-    """By children that save the two in turn, each killed after one or two saves and some time."""
+def test_killed_while_saving(tmp_path: Path) -> None:
+    """By children that save two models alternately, each killed after one or two saves and some time."""
     chance, target, seen = random.Random(0), tmp_path / "target", set()
+    models = [word_model(number) for number in (0, 1)]
     expected = [model.encode(SENTENCES) for model in models]
     models[0].save(target)
 
-    def save_in_turn() -> None:
-        os.environ["TOKENIZERS_PARALLELISM"] = "false"  # Its threads are not forked.
+    def save_alternately() -> None:
         while True:
             for model in models:
                 model.save(target)
@@ -55,70 +57,83 @@ def test_killed_while_saving(models: list[SentenceEncoder], tmp_path: Path) -> N
 
     for kill in range(20):
         reader, writer = os.pipe()
-        child, saves = in_child(save_in_turn), 0
+        child, saves = in_child(save_alternately), 0
         os.close(writer)
         while saves < 1 + kill % 2:
             assert os.read(reader, 1), "the child has failed"
             saves += 1
-        time.sleep(chance.uniform(0, 0.05))
+        time.sleep(chance.uniform(0, 0.02))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
         os.close(reader)
-        found = SentenceEncoder(target, device="cpu")
-        same = [np.array_equal(found.encode(SENTENCES), vectors) for vectors in expected]
+        model = SentenceEncoder(target, device="cpu")
+        same = [np.array_equal(model.encode(SENTENCES), vectors) for vectors in expected]
         assert sum(same) == 1
-        assert found.verify(tolerance=0)
+        assert model.verify(tolerance=0)
         seen.add(same.index(True))
-    assert seen == {0, 1}  # Or the children would have been killed before they saved anything.
+    assert seen == {0, 1}  # Otherwise the children were killed before they saved anything.
 
 
 @pytest.mark.parametrize("function", ["flush_entry", "os.replace", "write_json", "save_file", "save_pretrained"])
-@pytest.mark.parametrize("there", [True, False])
+@pytest.mark.parametrize("exists", [True, False])
 def test_a_full_disk(
-    models: list[SentenceEncoder], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str, there: bool
+    models: list[SentenceEncoder], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str, exists: bool
 ) -> None:
     target = tmp_path / "out" / "target"
     model = SentenceEncoder(models[1][0], Pooling(), Dense(16, 4), device="cpu")
-    if there:
+    if exists:
         models[0].save(target)
-        expected = models[0].encode(SENTENCES)
     elif function != "os.replace":
         target.parent.mkdir()
 
     def full(*_: Any, **__: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    places = {
-        "flush_entry": (atomic, "flush_entry"),
-        "os.replace": (os, "replace"),
-        "write_json": (encoder_folder, "write_json"),
-        "save_file": (__import__("safetensors.torch").torch, "save_file"),
-        "save_pretrained": (type(model.tokenizer), "save_pretrained"),
+    owners = {
+        "flush_entry": atomic,
+        "os.replace": os,
+        "write_json": encoder_folder,
+        "save_file": __import__("safetensors.torch").torch,
+        "save_pretrained": type(model.tokenizer),
     }
-    monkeypatch.setattr(*places[function], full)
-    if function == "os.replace" and there:  # Folders change places in one step, which needs no replace.
+    monkeypatch.setattr(owners[function], function.removeprefix("os."), full)
+    if function == "os.replace" and exists:  # Folders are exchanged in one step, which needs no replace.
         monkeypatch.setattr(atomic, "_exchange", lambda *_: False)
     with pytest.raises(OSError, match="No space left"):
         model.save(target)
     monkeypatch.undo()
-    if there:
-        np.testing.assert_array_equal(SentenceEncoder(target, device="cpu").encode(SENTENCES), expected)
-    leftovers = [path.name for path in target.parent.iterdir() if path != target]
-    assert leftovers == []
+    if exists:
+        np.testing.assert_array_equal(encode(target), models[0].encode(SENTENCES))
+    assert [path.name for path in target.parent.iterdir() if path != target] == []
 
 
-def test_without_an_exchange_in_one_step(
+def test_the_same_folder_again_and_without_an_exchange(
     models: list[SentenceEncoder], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A model saved where it was loaded from, also through a link; with the permissions of ordinary files."""
+    target, link = tmp_path / "target", tmp_path / "link"
+    models[0].save(target)
+    link.symlink_to(target)
+    model, expected = SentenceEncoder(target, device="cpu"), models[0].encode(SENTENCES)
+    for path in (target, link):
+        model.save(path)
+        np.testing.assert_array_equal(encode(path), expected)
+    assert link.is_symlink()
+    with torch.no_grad():  # What was saved is a copy, even if the file is mapped into memory.
+        model[0].auto_model.embeddings.word_embeddings.weight.zero_()
+    assert SentenceEncoder(target, device="cpu").verify(tolerance=0)
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+    for path in (target, *target.rglob("*")):
+        assert path.stat().st_mode == (tmp_path / ("folder" if path.is_dir() else "file")).stat().st_mode, path
     monkeypatch.setattr(atomic, "_exchange", lambda *_: False)
-    for model in (*models, models[0]):
-        model.save(tmp_path / "out" / "target")
-        again = SentenceEncoder(tmp_path / "out" / "target", device="cpu")
-        np.testing.assert_array_equal(again.encode(SENTENCES), model.encode(SENTENCES))
-    assert [path.name for path in (tmp_path / "out").iterdir()] == ["target"]
+    for model in (models[1], models[0]):
+        model.save(target)
+        np.testing.assert_array_equal(encode(target), model.encode(SENTENCES))
+    assert {path.name for path in tmp_path.iterdir()} == {"target", "link", "file", "folder"}
 
 
-def test_what_a_killed_save_has_left_goes_with_the_next_one(tmp_path: Path) -> None:
+def test_the_next_save_removes_what_a_killed_one_left(tmp_path: Path) -> None:
     """Except what another process is writing now, and other names."""
     (tmp_path / "target").mkdir()
     code = "import os, sys; from pathlib import Path; from sbert.storage.atomic import replacing\n" + (
@@ -128,8 +143,8 @@ def test_what_a_killed_save_has_left_goes_with_the_next_one(tmp_path: Path) -> N
     for name in ("target", "other.target"):
         killed = subprocess.run([sys.executable, "-c", dead, str(tmp_path / name)])
         assert killed.returncode == -signal.SIGKILL
-    for own in (".target.saving-mine", ".target.saving-abcd1234.old"):
-        (tmp_path / own).mkdir()
+    for name in (".target.saving-mine", ".target.saving-abcd1234.old"):
+        (tmp_path / name).mkdir()
     before = {path.name for path in tmp_path.iterdir()}
     assert len(before) == 5
     left = next(name for name in before if re.fullmatch(r"\.target\.saving-\w{8}", name))
@@ -148,7 +163,7 @@ def test_what_a_killed_save_has_left_goes_with_the_next_one(tmp_path: Path) -> N
 
 
 @pytest.mark.skipif(not Path("/dev/stdout").exists(), reason="no names of standard output")
-def test_what_is_no_plain_file_is_not_replaced(tmp_path: Path) -> None:
+def test_pipes_and_devices_are_not_replaced(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
     atomic.write_text(tmp_path / "pipe", "one\n")
@@ -161,54 +176,8 @@ def test_what_is_no_plain_file_is_not_replaced(tmp_path: Path) -> None:
         "from pathlib import Path; from sbert.storage.atomic import write_text\n"
         "for path in ('/dev/null', '/dev/stdout', '/dev/fd/1'): write_text(Path(path), f'{path}\\n')"
     )
-    expected = "/dev/stdout\n/dev/fd/1\n"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == expected
     out.write_text("before\n")
     with out.open("a") as file:  # As a shell's >> does.
         subprocess.run([sys.executable, "-c", code], stdout=file, check=True)
-    assert out.read_text() == f"before\n{expected}"
+    assert out.read_text() == "before\n/dev/stdout\n/dev/fd/1\n"
     assert {path: os.lstat(path).st_ino for path in before} == before
-
-
-def test_the_same_folder_again(models: list[SentenceEncoder], tmp_path: Path) -> None:
-    """A model saved where it was loaded from, and through a link."""
-    model = SentenceEncoder(tmp_path / "a", device="cpu")
-    expected = model.encode(SENTENCES)
-    (tmp_path / "link").symlink_to(tmp_path / "a")
-    for target in (tmp_path / "a", tmp_path / "link"):
-        model.save(target)
-        np.testing.assert_array_equal(SentenceEncoder(target, device="cpu").encode(SENTENCES), expected)
-    assert (tmp_path / "link").is_symlink()
-    (tmp_path / "file").touch()
-    for path in (tmp_path / "a").rglob("*"):
-        like = tmp_path / "bert" if path.is_dir() else tmp_path / "file"
-        assert path.stat().st_mode == like.stat().st_mode, path
-    assert os.stat(tmp_path / "a").st_mode & 0o777 == os.stat(tmp_path / "bert").st_mode & 0o777
-
-
-@pytest.mark.parametrize("name", ["thesis.tex", "data/inner", ".git"])
-def test_nothing_of_others_is_taken_away(models: list[SentenceEncoder], tmp_path: Path, name: str) -> None:
-    """A configuration of some program makes no model."""
-    for folder in (tmp_path / "a", tmp_path / "mine"):
-        (folder / name).mkdir(parents=True)
-        (folder / name / "work").write_text("months of it")
-        message = rf"'{name.split('/')[0]}', which is not part of a model.*save to another folder"
-        with pytest.raises(ValueError, match=message):
-            models[1].save(folder)
-        assert (folder / name / "work").read_text() == "months of it"
-    (tmp_path / "file").write_text("a file")
-    small.write(tmp_path / "other", {"config.json": {}})
-    for other, message in (
-        ("file", "is a file; name a folder"),
-        ("other", "contains 'config.json', which is not part"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            models[1].save(tmp_path / other)
-
-
-def test_weights_change_after_saving(models: list[SentenceEncoder], tmp_path: Path) -> None:
-    """What is saved is a copy, also where the file is mapped into memory."""
-    model = SentenceEncoder(tmp_path / "a", device="cpu")
-    with torch.no_grad():
-        model[0].auto_model.embeddings.word_embeddings.weight.zero_()
-    assert SentenceEncoder(tmp_path / "a", device="cpu").verify(tolerance=0)

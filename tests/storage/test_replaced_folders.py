@@ -129,6 +129,11 @@ def test_of_150_folders_nothing_foreign_is_deleted(layouts: dict[str, Path], ber
             rng.choice(savers)(folder)
         assert tree(folder) == before, number
         shutil.rmtree(folder)
+    (tmp_path / "file").write_text("a file")
+    small.write(tmp_path / "other", {"config.json": {}})  # The configuration of another program makes no model.
+    for name, message in (("file", "is a file; name a folder"), ("other", "'config.json', which is not part of a")):
+        with pytest.raises(ValueError, match=message):
+            savers[0](tmp_path / name)
 
 
 def test_what_a_save_has_written_is_replaced(layouts: dict[str, Path], bert: Path, tmp_path: Path) -> None:
