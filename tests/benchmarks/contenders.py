@@ -15,10 +15,8 @@ OpenVINO and ONNX Runtime run what ``sbert export`` writes, with as many threads
 in bfloat16 where the processor has it. They and CTranslate2 have the thinnest code around them: ``tokenizers``, texts
 sorted by their number of tokens, batches of 32 padded to their longest. Pooling for CTranslate2, which has none, is our
 own, as in "padded", the loop of a tutorial: the mean alone. On small models, its single calls are faster with one
-thread. fastembed takes the ONNX file as a custom model, with its own tokenizing and batches. model2vec is distilled
-from the model without PCA, so that its vectors can be compared. ``sbert-mini`` is the library's own model, of another
-dim. What is not installed is left out: ``pip install "sbert[onnx,openvino]" ctranslate2 fastembed model2vec`` and, to
-distill beside a recent transformers, ``pip install --no-deps skeletoken``.
+thread. ``sbert-mini`` is the library's own model, of another dim. What is not installed is left out: ``pip install
+"sbert[onnx,openvino]" ctranslate2``.
 
 ``--model`` takes a folder, or a size of ``runtimes.MODELS``: random weights and the vocabulary of all-MiniLM-L6-v2, so
 that the speed is that of the real one, and the vectors mean nothing. Models and exports are written before anything is
@@ -55,7 +53,7 @@ SINGLES, LIMIT = 200, 600  # Texts that are encoded one by one; seconds after wh
 CONTENDERS = [f"{OTHER} float32", f"{OTHER} bfloat16", "sbert float32", "sbert bfloat16", "sbert 32 in input order"]
 CONTENDERS += ["padded 32 in input order", "openvino float32", "openvino default", "onnxruntime float32"]
 CONTENDERS += [f"ctranslate2 {dtype}{threads}" for dtype in ("float32", "int8") for threads in ("", " one thread")]
-CONTENDERS += ["fastembed float32", "model2vec", OWN]
+CONTENDERS += [OWN]
 
 
 def ceiling(dtype: torch.dtype) -> float:
@@ -140,7 +138,7 @@ def choose(only: str | None, model: str) -> list[str]:
 
 def heading(threads: int, names: list[str]) -> str:
     packages = {package for name in names for package in LIBRARIES[name.split(" ")[0]].packages}
-    listed = ["torch", "transformers", "tokenizers", *sorted(packages - {"onnx", "onnxscript", "skeletoken"})]
+    listed = ["torch", "transformers", "tokenizers", *sorted(packages - {"onnx", "onnxscript"})]
     versions = ", ".join(f"{package} {version(package)}" for package in listed)
     return f"{processor()}, {torch.backends.cpu.get_cpu_capability()}, {threads} threads; {versions}"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -23,12 +22,8 @@ MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "bert-base": ("Bert", "mean", {"position_embedding_type": "absolute"}),  # CTranslate2 looks for it.
     "modernbert-base": ("ModernBert", "mean", {**_BERT, "bos_token_id": 101, "cls_token_id": 101, "sep_token_id": 102}),
     "nomic-bert": ("NomicBert", "mean", {}),
-    "gte-base": ("Gte", "cls", {"pad_token_id": 0}),
     "qwen3-0.6b": ("Qwen3", "lasttoken", {**_BERT, "hidden_size": 1024, "intermediate_size": 3072,
         "num_hidden_layers": 28, "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128}),
-    "embeddinggemma-300m": ("Gemma3Text", "mean", {**_BERT, "bos_token_id": 101, "hidden_size": 768,
-        "intermediate_size": 1152, "num_hidden_layers": 24, "num_attention_heads": 3, "num_key_value_heads": 1,
-        "head_dim": 256, "sliding_window": 512, "use_bidirectional_attention": True, "max_position_embeddings": 2048}),
 }  # fmt: skip
 
 
@@ -62,14 +57,12 @@ def write_model(name: str, folder: Path) -> None:
     from transformers import AutoTokenizer
 
     from sbert import SentenceEncoder
-    from sbert.modules import Dense, Normalize, Pooling, Transformer
+    from sbert.modules import Normalize, Pooling, Transformer
 
     torch.manual_seed(0)
     network, last = make_network(name), MODELS[name][1] == "lasttoken"
     tokenizer = AutoTokenizer.from_pretrained(MODEL, model_max_length=512, padding_side="left" if last else "right")
-    sizes = [(768, 3072), (3072, 768)] if name == "embeddinggemma-300m" else []
-    dense = [Dense(*size, bias=False, activation="Identity") for size in sizes]
-    chain = (Transformer(network, tokenizer, 512), Pooling(MODELS[name][1]), *dense, Normalize())
+    chain = (Transformer(network, tokenizer, 512), Pooling(MODELS[name][1]), Normalize())
     SentenceEncoder(*chain, device="cpu").save(folder, create_model_card=False)
 
 
@@ -80,7 +73,6 @@ def prepare(plan: Plan, kinds: set[str]) -> tuple[Plan, dict[str, str]]:
 
     failures = {}
     if plan.model in MODELS:
-        failures["model2vec"] = "random weights are not distilled"
         source = plan.folder / plan.model
         if not source.exists():
             write_model(plan.model, source)
@@ -98,21 +90,10 @@ def prepare(plan: Plan, kinds: set[str]) -> tuple[Plan, dict[str, str]]:
         tokenizer.enable_truncation(encoder.max_seq_length)
         tokenizer.save(str(folder / "tokenizer.json"))
 
-    def distill_from(folder: Path) -> None:
-        from model2vec.distill import distill
-
-        distill(plan.model, pca_dims=None, device="cpu").save_pretrained(folder)
-
-    def write_onnx(folder: Path) -> None:
-        export(encoder, folder, "onnx")
-        settings = {"model_max_length": encoder.max_seq_length, "pad_token": encoder.tokenizer.pad_token}
-        (folder / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")  # For fastembed.
-
     writers: dict[str, Callable[[Path], Any]] = {
-        "onnx": write_onnx,
+        "onnx": partial(export, encoder, format="onnx"),
         "openvino": partial(export, encoder, format="openvino"),
         "ctranslate2": convert,
-        "model2vec": distill_from,
     }
     for kind, write in writers.items():
         if kind in kinds - set(failures) and not (plan.folder / kind).exists():
@@ -247,22 +228,6 @@ def ctranslate2(what: str, plan: Plan) -> Encode:
     return sorted_batches(Tokenizer.from_file(str(folder / "tokenizer.json")), run)
 
 
-def fastembed(_: str, plan: Plan) -> Encode:
-    from fastembed import TextEmbedding
-    from fastembed.common.model_description import ModelSource, PoolingType
-
-    described = {"pooling": PoolingType.DISABLED, "normalization": False, "sources": ModelSource(hf="exported")}
-    TextEmbedding.add_custom_model("exported", **described, dim=1, model_file="model.onnx")
-    model = TextEmbedding("exported", threads=plan.threads, specific_model_path=str(plan.folder / "onnx"))
-    return lambda texts: np.array(list(model.embed(texts)))
-
-
-def model2vec(_: str, plan: Plan) -> Encode:
-    from model2vec import StaticModel
-
-    return StaticModel.from_pretrained(plan.folder / "model2vec").encode
-
-
 class Contender(NamedTuple):
     """How to make its ``encode`` from the rest of its name, the packages that it needs, the export that it reads."""
 
@@ -279,7 +244,5 @@ LIBRARIES = {
     "openvino": Contender(openvino, ("openvino",), "openvino"),
     "onnxruntime": Contender(onnxruntime, ("onnx", "onnxscript", "onnxruntime"), "onnx"),
     "ctranslate2": Contender(ctranslate2, ("ctranslate2",), "ctranslate2"),
-    "fastembed": Contender(fastembed, ("onnx", "onnxscript", "onnxruntime", "fastembed"), "onnx"),
-    "model2vec": Contender(model2vec, ("model2vec", "skeletoken"), "model2vec"),
     OWN: Contender(lambda _, plan: ours("float32", plan._replace(model=OWN))),
 }

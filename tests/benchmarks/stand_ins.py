@@ -206,11 +206,6 @@ def write_models(cache: Path, names: Iterable[str], dim: int) -> None:
                     (snapshot / file.name).symlink_to(file)
 
 
-NANOBEIR = (
-    "ClimateFEVER DBPedia FEVER FiQA2018 HotpotQA MSMARCO NFCorpus NQ QuoraRetrieval SCIDOCS ArguAna SciFact Touche2020"
-)
-
-
 def write_nanobeir(cache: Path) -> None:
     """NanoBEIR's data sets in a cache of the hub, as files."""
     repository = cache / "datasets--sentence-transformers--NanoBEIR-en"

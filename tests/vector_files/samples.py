@@ -28,7 +28,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
-def stop(words: SentenceEncoder, path: Path, after: int = 40, **options: Any) -> None:
+def stop(words: SentenceEncoder, path: Path | str, after: int = 40, **options: Any) -> None:
     """Leave a manifest of the windows before a text."""
 
     def failing() -> Iterator[str]:

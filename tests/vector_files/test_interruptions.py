@@ -20,7 +20,6 @@ from sbert import Pooling, SentenceEncoder
 from sbert.data import Texts
 from sbert.modules import WordEmbeddings
 from sbert.vector_files import status, write
-from tests.benchmarks.damaged_files import run as damage_files
 from tests.children import in_child
 from tests.vector_files.samples import ROWS, STRIPE, TEXTS, contents, encode, fill_disk, stop
 
@@ -265,15 +264,6 @@ def test_what_others_do_to_a_part_is_an_error(words: SentenceEncoder, tmp_path: 
     assert not (tmp_path / name).exists()
     encode(words, tmp_path / name, overwrite=True)
     assert list(without_manifests(tmp_path)) == [name]
-
-
-@pytest.mark.slow  # Each file of each form, in many ways.
-def test_damaged_files() -> None:
-    """Partial files, shards and manifests: no crash, nothing overwritten, no wrong row."""
-    outcomes, failures = damage_files(45, seed=1)
-    assert not failures, "\n".join(failures)
-    assert outcomes["refused"] > 10
-    assert outcomes["right"] > 10
 
 
 def test_two_writers(words: SentenceEncoder, tmp_path: Path) -> None:
