@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from transformers import BertConfig, BertModel, BertTokenizerFast
 
 from sbert import Normalize, Pooling, SentenceEncoder, Transformer
-from sbert.training.rows.table import Batch
+from sbert.training.table import RowIndices
 
 TEMPERATURE = 0.05  # Of the similarities in the loss of the ranking.
 # Alphabets of letters that are no words, and Greek letters that are no symbols of science: they occur in words alone.
@@ -144,7 +144,7 @@ class Together:
     def __init__(self, sentences: int, groups: list[np.ndarray]) -> None:
         self.sentences, self.groups = sentences, groups
 
-    def __call__(self, _: object, batch_size: int, generator: np.random.Generator) -> list[Batch]:
+    def __call__(self, _: object, batch_size: int, generator: np.random.Generator) -> list[RowIndices]:
         pairs = np.concatenate([self.groups[i] for i in generator.permutation(len(self.groups))])
         number = -(-(self.sentences + 2 * len(pairs)) // batch_size)
         texts = self.sentences + 2 * pairs[:, None] + np.arange(2)  # (pairs, 2)

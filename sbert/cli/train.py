@@ -89,7 +89,7 @@ def run(arguments: argparse.Namespace) -> None:
         raise ValueError("--resume has the settings of its run; leave --config out")
     settings = read_stored(arguments.resume, over) if arguments.resume else gather(arguments.config, over)
     config = build.make_config(settings)
-    from sbert.training.run.checkpoint import lock_output, newest
+    from sbert.training.checkpoint import lock_output, newest
 
     output = Path(settings["output"])
     if (last := newest(output / "checkpoints")) is not None and not arguments.resume:

@@ -177,19 +177,27 @@ from sbert.distributed.buckets import GradientBuckets
 from sbert.distributed.ranks import Ranks
 from sbert.losses.signature import Signature
 from sbert.training.backward import TrainingBatch, backward
-from sbert.training.callbacks import AveragedWeights, Callback, EarlyStopping, Progress, PushToHub
+from sbert.training.callbacks import (
+    AveragedWeights,
+    Callback,
+    EarlyStopping,
+    MLflow,
+    Progress,
+    PushToHub,
+    TensorBoard,
+    WandB,
+)
 from sbert.training.config import TrainingConfig
 from sbert.training.negatives import RefreshNegatives
-from sbert.training.rows import ParquetRows, Rows
-from sbert.training.trackers import MLflow, TensorBoard, WandB
 from sbert.training.trainer import Trainer
+from sbert.training.training_data import ParquetRows, TrainingData
 
 __all__ = [
     "Trainer",
     "TrainingConfig",
     "backward",
     "Signature",
-    "Rows",
+    "TrainingData",
     "ParquetRows",
     "TrainingBatch",
     "Ranks",

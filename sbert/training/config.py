@@ -12,7 +12,7 @@ import numpy as np
 
 from sbert.inputs.arguments import check_choice, check_count, check_number, check_seed, known_arguments
 from sbert.inputs.prompts import Prompts
-from sbert.training.rows.sampling import MIXES, SAMPLERS
+from sbert.training.sampling import MIXES, SAMPLERS
 
 OPTIMIZERS = ("adamw", "adamw_8bit", "adafactor", "muon")
 # The factor of the learning rate, by the share of the steps after warm-up that is done.
@@ -102,8 +102,8 @@ class TrainingConfig:
         seed: Seed of the order of the rows and of dropout.
         sampler: ``"random"``; ``"no_duplicates"``: no text occurs twice in a batch; ``"group_by_label"``: each label
             of a batch occurs there at least twice; ``"length"``: rows of similar length; ``"in_order"``; or a function
-            from ``Rows``, the batch size and a NumPy generator to the batches of an epoch, as indices of rows; it may
-            have a parameter ``epoch``. For several data sets: one sampler, or a dict by name.
+            from ``TrainingData``, the batch size and a NumPy generator to the batches of an epoch, as indices of rows;
+            it may have a parameter ``epoch``. For several data sets: one sampler, or a dict by name.
         mix: For several data sets: ``"round_robin"``, one batch of each in turn until the smallest ends;
             ``"proportional"`` to their sizes; or a dict of weights by name, from which each batch's data set is drawn.
         shuffle_buffer: Rows of a stream from which the next one is drawn at random; 1 for the order of the stream.

@@ -17,8 +17,8 @@ from sbert.distributed.ranks import Ranks
 from sbert.inputs.arguments import check_count
 from sbert.inputs.texts import texts_of
 from sbert.search import mine_hard_negatives
-from sbert.training.callbacks import Callback, Progress, State
-from sbert.training.rows import Rows
+from sbert.training.callbacks import Callback, CallbackState, Progress
+from sbert.training.training_data import TrainingData
 
 Negatives = Mapping[str, list[str]]  # By anchor.
 
@@ -68,11 +68,11 @@ class RefreshNegatives(Callback):
         if self.lag > every:
             raise ValueError(f"lag={lag} is longer than every={every}; pass at most as many steps")
         self._corpus, self._conditions = list(texts_of(corpus, "corpus")), conditions
-        self.rows: Rows  # Of ``attach``.
+        self.rows: TrainingData  # Of ``attach``.
         self._results: dict[int, Future[Negatives]] = {}  # By the step of the weights.
         self._snapshots: dict[int, Any] = {}
 
-    def attach(self, rows: Iterable[Rows]) -> None:
+    def attach(self, rows: Iterable[TrainingData]) -> None:
         """Choose the data set whose negatives are mined, as a ``Trainer`` does with all of its data sets."""
         texts = [each for each in rows if not each.is_stream and each.head.form == "texts" and each.head.labels is None]
         suited = [each for each in texts if len(each.names) > 2]
@@ -109,7 +109,7 @@ class RefreshNegatives(Callback):
             self._results.pop(progress.step - 2 * self.every, None)
             self._start(progress.step, {})
 
-    def _start(self, step: int, weights: State) -> None:
+    def _start(self, step: int, weights: CallbackState) -> None:
         frozen = {id(weight): weight for weight in self._model.parameters() if not weight.requires_grad}
         snapshot = copy.deepcopy(self._model, frozen).eval()  # What is frozen, such as the base of adapters, is shared.
         snapshot.load_state_dict(weights, strict=False)
@@ -127,9 +127,9 @@ class RefreshNegatives(Callback):
         """End the thread."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def state(self) -> State:
+    def state(self) -> CallbackState:
         """The mined negatives, as indices of texts; while they are being mined, the copied weights."""
-        state: State = {"digest": self._digest}
+        state: CallbackState = {"digest": self._digest}
         index = {text: number for number, text in enumerate(self._texts)}
         for step, result in self._results.items():
             snapshot: Any = self._snapshots.get(step)  # Before the question whether it is still needed.
@@ -143,7 +143,7 @@ class RefreshNegatives(Callback):
                 state |= {f"weights.{step}.{name}": weight for name, weight in weights.items()}
         return state
 
-    def restore(self, state: State) -> None:
+    def restore(self, state: CallbackState) -> None:
         """Set the negatives, and mine again with the weights that were copied."""
         if state["digest"] != self._digest:
             raise ValueError("RefreshNegatives had another corpus or settings in the checkpoint; pass the same")

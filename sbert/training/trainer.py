@@ -16,16 +16,16 @@ from sbert.inputs.devices import parse_dtype, warn_of_slow
 from sbert.losses.checks import Data, run_check
 from sbert.losses.signature import Loss, Signature
 from sbert.modules import Transformer
+from sbert.training.batches import Batches, Dataset, check_column_settings
 from sbert.training.callbacks import AveragedWeights, Callback, EarlyStopping, as_callbacks
+from sbert.training.checkpoint import lock_output
 from sbert.training.config import TrainingConfig
 from sbert.training.negatives import RefreshNegatives
-from sbert.training.rows import Rows
-from sbert.training.rows.batches import Batches, Dataset, check_column_settings
-from sbert.training.rows.table import Batch
+from sbert.training.report import History
 from sbert.training.run import Run, preserve_random_state
-from sbert.training.run.checkpoint import lock_output
-from sbert.training.run.report import History
-from sbert.training.run.weights import check_dtypes, prepare_model
+from sbert.training.table import RowIndices
+from sbert.training.training_data import TrainingData
+from sbert.training.weights import check_dtypes, prepare_model
 
 if TYPE_CHECKING:
     from sbert.encoder import SentenceEncoder
@@ -132,12 +132,12 @@ class Trainer:
             self.evaluator = _add_losses(evaluator, batches, isinstance(evaluation_data, Mapping))
         self._check_settings()
 
-    def _read(self, data: Mapping[str, Any], class_names: Mapping[str, Sequence[str]]) -> list[Rows]:
+    def _read(self, data: Mapping[str, Any], class_names: Mapping[str, Sequence[str]]) -> list[TrainingData]:
         """The rows of data sets, with the loss, columns and label of each."""
         loss, columns, label = self._given
         pairs = self.model.is_cross_encoder
         return [
-            Rows(
+            TrainingData(
                 rows, _loss_of(loss, name), _of(columns, name), _of(label, name), name,
                 pairs=pairs, class_names=class_names.get(name),
                 negatives=self.config.negatives if Signature.of(_loss_of(loss, name)).more else None,
@@ -146,7 +146,11 @@ class Trainer:
         ]  # fmt: skip
 
     def _batches(
-        self, tables: Sequence[Rows], config: TrainingConfig, names: Sequence[str], guide: SentenceEncoder | None
+        self,
+        tables: Sequence[TrainingData],
+        config: TrainingConfig,
+        names: Sequence[str],
+        guide: SentenceEncoder | None,
     ) -> Batches:
         named = {rows.name: (rows, config.for_data_set(rows.name, names)) for rows in tables}
         datasets = {name: Dataset.of(rows, self.model, own, guide) for name, (rows, own) in named.items()}
@@ -171,7 +175,7 @@ class Trainer:
             if unused:
                 warn(f"without an evaluator, {', '.join(unused)} changes nothing; pass evaluator= or evaluation_data=")
 
-    def epoch(self, epoch: int) -> list[tuple[str, Batch]]:
+    def epoch(self, epoch: int) -> list[tuple[str, RowIndices]]:
         """The batches of an epoch, the same in every process: the name of the data set and the indices of the rows.
 
         Raises:
@@ -242,7 +246,7 @@ def _refuse_held_out(names: Iterable[object]) -> None:
         raise ValueError(f"{given}; pass data['train'], or a dict of those to train on, by names of your own")
 
 
-def _check_data(rows: Rows, config: Any, model: Any) -> None:
+def _check_data(rows: TrainingData, config: Any, model: Any) -> None:
     """Raise the loss's own error for data from which it cannot learn."""
     if rows.is_stream and (config.steps is None or config.sampler != "random" or config.mix == "proportional"):
         given = f"{rows.name} is a stream, whose length is not known"
@@ -260,7 +264,7 @@ def _check_data(rows: Rows, config: Any, model: Any) -> None:
         raise ValueError(f"{given}; use a model with classes=1")
 
 
-def _check_dropout(tables: Sequence[Rows], model: Any) -> None:
+def _check_dropout(tables: Sequence[TrainingData], model: Any) -> None:
     """Warn if the first 100 rows hold the same text twice, for two dropout views of it, and there is no dropout."""
     heads = [rows.head.texts(range(min(100, len(rows.head)))) for rows in tables]
     if model.is_cross_encoder or not any(all(len(set(row)) < len(row) for row in head) for head in heads):
@@ -294,9 +298,9 @@ def _add_losses(
     return {**given, "evaluation": losses}
 
 
-def _share_class_names(tables: Sequence[Rows], model: Any) -> dict[str, Sequence[str]]:
+def _share_class_names(tables: Sequence[TrainingData], model: Any) -> dict[str, Sequence[str]]:
     """The classes of data sets; a warning says how words are numbered, and a cross-encoder keeps the names."""
-    of_loss: dict[int, Rows] = {}
+    of_loss: dict[int, TrainingData] = {}
     for rows in tables:
         if rows.class_names is None:
             continue

@@ -24,7 +24,7 @@ from sbert.cli.train_settings import STORED, gather
 from sbert.data import read_rows
 from sbert.evaluation import LabelEvaluator, SimilarityEvaluator
 from sbert.training import Signature
-from sbert.training.run.checkpoint import lock_output
+from sbert.training.checkpoint import lock_output
 from tests import small
 from tests.cli.conftest import Run
 from tests.data.test_datasets import hub

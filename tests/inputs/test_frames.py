@@ -19,7 +19,7 @@ from sbert.chunking.encode import split
 from sbert.evaluation import RerankingEvaluator, SimilarityEvaluator
 from sbert.losses import MultipleNegativesRankingLoss
 from sbert.search import mine_hard_negatives, topic_words
-from sbert.training import Rows, Trainer
+from sbert.training import Trainer, TrainingData
 
 TEXTS = ["a small boat", "the red fox runs", "one two three"]
 COLUMNS = {"id": [1, 2, 3], "text": TEXTS}
@@ -98,18 +98,18 @@ def test_frames_where_others_take_texts_or_pairs(model: SentenceEncoder, scorer:
 
 @pytest.mark.parametrize("kind", frames(PAIRS))
 def test_a_frame_is_training_data(kind: str) -> None:
-    rows = Rows(frames(PAIRS)[kind], MultipleNegativesRankingLoss())
+    rows = TrainingData(frames(PAIRS)[kind], MultipleNegativesRankingLoss())
     assert [rows.texts(row) for row in range(len(rows))] == list(zip(TEXTS, TEXTS[::-1], strict=True))
 
 
 def test_a_frame_of_training_data_says_what_is_wrong_with_it(model: SentenceEncoder) -> None:
     frame = pandas.DataFrame({"score": [0.5, 1.0], "one": TEXTS[:2], "two": ["a", None]})
     loss = SimilarityLoss()
-    assert Rows(frame.iloc[:1], loss, columns=["one", "two"]).labels.tolist() == [0.5]  # type: ignore[union-attr]
+    assert TrainingData(frame.iloc[:1], loss, columns=["one", "two"]).labels.tolist() == [0.5]  # type: ignore[union-attr]
     with pytest.raises(TypeError, match=r"data, row 1: column 1 holds (nan|None) of type "):
-        Rows(frame, loss, columns=["one", "two"])
+        TrainingData(frame, loss, columns=["one", "two"])
     with pytest.raises(ValueError, match=r"two columns of the DataFrame have the same name: a, a"):
-        Rows(pandas.DataFrame([["x", "y"]], columns=["a", "a"]), loss)
+        TrainingData(pandas.DataFrame([["x", "y"]], columns=["a", "a"]), loss)
     with pytest.raises(TypeError, match=r"anchor, row 0 is of type str \(a dict of columns .*data frame"):
         Trainer(model, PAIRS, MultipleNegativesRankingLoss())
     pairs = pandas.DataFrame({"anchor": TEXTS[:1], "positive": TEXTS[1:2]})

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from sbert import Pooling, SentenceEncoder, Trainer, TrainingConfig, Transformer
 from sbert.losses import EmbeddingDistillationLoss, MatryoshkaLoss, WeightedSum
-from sbert.training import Rows, Signature
+from sbert.training import Signature, TrainingData
 from tests import small
 
 WORDS = small.CORPUS[1].split()
@@ -92,20 +92,22 @@ def test_row_data_of_data_that_is_read_later(model: SentenceEncoder, streamed: b
 
 def test_a_setting_is_row_data_if_the_data_has_its_column() -> None:
     data = [{**row, "temperature": 2.5} for row in rows()]
-    assert Rows(data, weighted).head.row_data["temperature"].tolist() == [2.5] * 12
-    assert "temperature" not in Rows(rows(), weighted).head.row_data
+    assert TrainingData(data, weighted).head.row_data["temperature"].tolist() == [2.5] * 12
+    assert "temperature" not in TrainingData(rows(), weighted).head.row_data
     # A column that columns= takes as text is row data only if the loss asks for it by name.
-    taken = Rows([{"a": "x", "temperature": "y"}], lambda one, two, temperature=1: 0, columns=["a", "temperature"])
+    taken = TrainingData(
+        [{"a": "x", "temperature": "y"}], lambda one, two, temperature=1: 0, columns=["a", "temperature"]
+    )
     assert (taken.head.row_data, taken.texts(0)) == ({}, ("x", "y"))
-    taken = Rows([{"a": "x", "b": "y"}], lambda one, two, *, a: 0, columns=["a", "b"])
+    taken = TrainingData([{"a": "x", "b": "y"}], lambda one, two, *, a: 0, columns=["a", "b"])
     assert (taken.head.row_data, taken.texts(0)) == ({"a": ["x"]}, ("x", "y"))
 
 
 def test_what_is_missing_is_named() -> None:
     with pytest.raises(ValueError, match=r"takes anchor, positive and weight and id .*: there is no 'weight'; add"):
-        Rows([{"anchor": "a", "positive": "b", "id": "c"}], weighted)
+        TrainingData([{"anchor": "a", "positive": "b", "id": "c"}], weighted)
     with pytest.raises(ValueError, match="rows without names, but weighted takes 'weight'; pass dicts"):
-        Rows([("a", "b")], weighted)
+        TrainingData([("a", "b")], weighted)
     with pytest.raises(TypeError, match=r"put 'labels' last; if 'weight' is not text .* put it after a \*"):
         Signature.of(lambda first, second, labels, weight: 0)
     with pytest.raises(TypeError, match="speed given, which no loss in MatryoshkaLoss takes"):
@@ -114,19 +116,19 @@ def test_what_is_missing_is_named() -> None:
 
 def test_other_row_data_is_other_data() -> None:
     first, second = rows(), rows()
-    assert Rows(first, weighted).fingerprint == Rows(second, weighted).fingerprint
+    assert TrainingData(first, weighted).fingerprint == TrainingData(second, weighted).fingerprint
     for name, value in (("weight", 7.0), ("tags", ["y"]), ("id", "other")):
         changed = [*second[:-1], {**second[-1], name: value}]
-        assert Rows(changed, weighted).fingerprint != Rows(first, weighted).fingerprint
+        assert TrainingData(changed, weighted).fingerprint != TrainingData(first, weighted).fingerprint
 
 
 def test_a_label_may_be_a_vector_of_each_column() -> None:
     loss = EmbeddingDistillationLoss()
-    data = Rows([("a", "b", [[1.0, 2.0], [3.0, 4.0]]), ("c", "d", torch.ones(2, 2))], loss)
+    data = TrainingData([("a", "b", [[1.0, 2.0], [3.0, 4.0]]), ("c", "d", torch.ones(2, 2))], loss)
     assert data.labels.shape == (2, 2, 2)
     assert loss(torch.ones(2, 2), torch.ones(2, 2), labels=data.labels) > 0
     with pytest.raises(TypeError, match=r"the label is .* pass a number"):
-        Rows([("a", "b", [[[1.0]]])], loss)
+        TrainingData([("a", "b", [[[1.0]]])], loss)
 
 
 def test_pairs_for_a_cross_encoder_have_row_data() -> None:
@@ -134,7 +136,7 @@ def test_pairs_for_a_cross_encoder_have_row_data() -> None:
         return (weight * (scores[:, 0] - labels) ** 2).mean()
 
     data = [{"first": "a", "second": "b", "label": 1.0, "weight": 0.5}]
-    assert Rows(data, loss, pairs=True).head.row_data["weight"].tolist() == [0.5]
+    assert TrainingData(data, loss, pairs=True).head.row_data["weight"].tolist() == [0.5]
 
 
 @pytest.mark.parametrize(

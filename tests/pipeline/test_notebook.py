@@ -15,7 +15,7 @@ import pytest
 from sbert import Normalize, Pooling, SentenceEncoder
 from sbert.pipeline.notebook import Table
 from sbert.search import Hits, HybridIndex, IndexHits
-from sbert.training.run.report import History
+from sbert.training.report import History
 
 EVIL = ["<script>alert(1)</script>", "a & b\u202e", "$5 or $6", "\"quoted\" 'text'\nand a line", "x" * 500]
 
@@ -125,7 +125,7 @@ CELLS = {
     "&lt;b&gt;": "Hits(np.array([[0.9]], np.float32), np.array([[0]])).with_texts(['<b>'])",
     "A cat sleeps.": "from sbert.search import HybridIndex\nindex = HybridIndex(model)\nindex.add(['A cat sleeps.'])\n"
     "index.search('cat')",
-    '<img style="max-width:100%" src="data:image/png;base64,iVBOR': "from sbert.training.run.report import History\n"
+    '<img style="max-width:100%" src="data:image/png;base64,iVBOR': "from sbert.training.report import History\n"
     "History([{'step': step, 'loss': 1 / step, 'learning_rate': 1e-5} for step in (1, 2)])",
     "bar": "_ = model.encode([str(row) for row in range(1000)], show_progress_bar=True)",
 }

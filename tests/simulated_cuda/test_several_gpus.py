@@ -21,9 +21,9 @@ from sbert.distributed import buckets
 from sbert.distributed.buckets import GradientBuckets, sort_unused_first
 from sbert.losses import MultipleNegativesRankingLoss
 from sbert.losses.signature import Signature
-from sbert.training import Ranks, TrainingBatch, backward
+from sbert.training import Ranks, TrainingBatch, backward, weights
 from sbert.training.backward import get_random_state
-from sbert.training.run import preserve_random_state, seed_step, weights
+from sbert.training.run import preserve_random_state, seed_step
 from tests import small
 from tests.simulated_cuda.simulator import Simulator, simulated
 

@@ -29,7 +29,7 @@ from sbert import (
 from sbert.saving import encoder_folder
 from sbert.saving.format import check_replaceable
 from sbert.storage import atomic
-from sbert.training.run import checkpoint
+from sbert.training import checkpoint
 from tests import small
 from tests.children import in_child
 

@@ -14,7 +14,7 @@ import torch
 from sbert import CrossEncoder, Dense, Normalize, Pooling, SentenceEncoder, Trainer, TrainingConfig, Transformer
 from sbert.backends import huggingface
 from sbert.losses import MultipleNegativesRankingLoss
-from sbert.training.run.weights import Optimizers, prepare_model
+from sbert.training.weights import Optimizers, prepare_model
 from tests import small
 from tests.training.helpers import pairs, weights
 

@@ -14,8 +14,17 @@ import torch
 from torch import Tensor
 
 from sbert import SentenceEncoder
-from sbert.training import AveragedWeights, Callback, EarlyStopping, MLflow, Progress, PushToHub, TensorBoard, WandB
-from sbert.training.run import checkpoint
+from sbert.training import (
+    AveragedWeights,
+    Callback,
+    EarlyStopping,
+    MLflow,
+    Progress,
+    PushToHub,
+    TensorBoard,
+    WandB,
+    checkpoint,
+)
 from tests.children import run_in_child
 from tests.training.helpers import Kill, fit, pairs, ranking, tiny, weights
 

@@ -27,7 +27,7 @@ from sbert.losses import (
     SquaredErrorLoss,
     WeightedSum,
 )
-from sbert.training import GradientBuckets, Ranks, Rows, Signature, TrainingBatch, backward
+from sbert.training import GradientBuckets, Ranks, Signature, TrainingBatch, TrainingData, backward
 from tests import pairs, small
 from tests.children import run_in_child
 from tests.training.helpers import Kill, weights
@@ -98,18 +98,20 @@ def fit(path: Path, data: Any, loss: Any, resume: bool = False, **options: Any) 
 
 
 def test_rows() -> None:
-    rows = Rows([("q", ["a", "b"], [2, 0.5]), ("p", ["c"], [1])], ListNetLoss(), pairs=True)
+    rows = TrainingData([("q", ["a", "b"], [2, 0.5]), ("p", ["c"], [1])], ListNetLoss(), pairs=True)
     assert (rows.texts(0), rows.head.inputs([0])) == (("q", "a", "b"), [(("q", "a"), ("q", "b"))])
     assert (rows.head.inputs([1]), rows.head.cells(1)) == ([(("p", "c"),)], [("q", "a / b", "2, 0.5")])
     assert rows.labels.tolist() == [[2, 0.5], [1, 1]]  # Padding repeats the first label, and is masked.
     named = [{"score": np.array([0.5, 1.0]), "docs": np.array(["a", "b"], object), "question": "q", "id": 3}]
-    rows = Rows(named, ListNetLoss(), ["question", "docs"], pairs=True)
+    rows = TrainingData(named, ListNetLoss(), ["question", "docs"], pairs=True)
     assert rows.head.inputs([0]) == [(("q", "a"), ("q", "b"))]
-    assert Rows([("q", ["a", "b"])], LocalizedContrastiveLoss(), pairs=True).labels is None
-    rows = Rows([{"question": "a", "gold": 0.5, "answer": "b"}], squares, ["answer", "question"], "gold", pairs=True)
+    assert TrainingData([("q", ["a", "b"])], LocalizedContrastiveLoss(), pairs=True).labels is None
+    rows = TrainingData(
+        [{"question": "a", "gold": 0.5, "answer": "b"}], squares, ["answer", "question"], "gold", pairs=True
+    )
     assert (rows.texts(0), rows.head.inputs([0]), rows.labels.tolist()) == (("b", "a"), [(("b", "a"),)], [0.5])
     given = [("q", ["a", "b"]), ("c", ["d"])], [("q", ["a"]), ("b", ["c", "d"])], [("q", ["b", "a"])]
-    assert len({Rows(data, LocalizedContrastiveLoss(), pairs=True).fingerprint for data in given}) == 3
+    assert len({TrainingData(data, LocalizedContrastiveLoss(), pairs=True).fingerprint for data in given}) == 3
 
 
 LIST = ListNetLoss()
@@ -171,7 +173,7 @@ def test_models_and_settings_that_do_not_fit(bert: Path, classifier: Path) -> No
 def gradients(path: Path, case: tuple[Any, list[Any]], *, deduplicate: bool = True, **options: Any) -> list[Tensor]:
     """The value of a loss and its gradients."""
     model, ranks, (loss, data) = CrossEncoder(path, device="cpu").double(), options.get("ranks"), case
-    rows = Rows(data, loss, pairs=True)
+    rows = TrainingData(data, loss, pairs=True)
     labels = None if rows.labels is None else rows.labels.double()
     texts = rows.head.inputs(range(len(rows)))
     for collate in rows.signature.collates:

@@ -21,9 +21,8 @@ import torch
 from sbert import Pooling, SentenceEncoder
 from sbert.losses import CosineSimilarityLoss, SoftmaxLoss, TripletLoss
 from sbert.storage.files import checksum
-from sbert.training import AveragedWeights, Callback, EarlyStopping, Progress
-from sbert.training.run import checkpoint
-from sbert.training.run.checkpoint import lock_output
+from sbert.training import AveragedWeights, Callback, EarlyStopping, Progress, checkpoint
+from sbert.training.checkpoint import lock_output
 from tests import small
 from tests.backends.test_packed import transformer
 from tests.children import in_child, run_in_child

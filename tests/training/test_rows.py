@@ -26,8 +26,8 @@ from sbert.losses import (
     SoftmaxLoss,
     TripletLoss,
 )
-from sbert.training import ParquetRows, Ranks, Rows
-from sbert.training.rows.sampling import SAMPLERS, group_by_label, in_order, length, no_duplicates, turns
+from sbert.training import ParquetRows, Ranks, TrainingData
+from sbert.training.sampling import SAMPLERS, group_by_label, in_order, length, no_duplicates, turns
 from tests.training.helpers import fit, pairs, ranking, records, regression, tiny, weights
 
 
@@ -53,10 +53,10 @@ def test_names_decide_the_order() -> None:
         ({"anchor": "a", "positive": "p", "negatives": ["n", "m"]}, ranking, {}, ("a", "p", "n", "m")),
     ]
     for row, loss, options, texts in cases:
-        assert Rows([row], loss, **options).texts(0) == texts
-    assert Rows([("a", "b"), ("c", "d")], regression).labels is None
-    assert Rows([("a", "b", 1.0), ("c", "d", 0.0)], regression).labels.tolist() == [1.0, 0.0]
-    vectors = Rows([("a", [1.0, 2.0]), ("b", np.array([3.0, 4.0]))], MSELoss())
+        assert TrainingData([row], loss, **options).texts(0) == texts
+    assert TrainingData([("a", "b"), ("c", "d")], regression).labels is None
+    assert TrainingData([("a", "b", 1.0), ("c", "d", 0.0)], regression).labels.tolist() == [1.0, 0.0]
+    vectors = TrainingData([("a", [1.0, 2.0]), ("b", np.array([3.0, 4.0]))], MSELoss())
     assert vectors.labels.tolist() == [[1.0, 2.0], [3.0, 4.0]]
 
 
@@ -111,7 +111,7 @@ SCORED = CosineSimilarityLoss()
 )  # fmt: skip
 def test_rows_that_do_not_fit(data: Any, loss: Any, options: Any, error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
-        Rows(data, loss, **options)
+        TrainingData(data, loss, **options)
 
 
 def test_words_are_classes(tmp_path: Path) -> None:
@@ -167,12 +167,12 @@ def test_a_memory_mapped_dataset_trains_as_rows_in_memory(sampler: str, tmp_path
     rows = records(20)
     datasets.Dataset.from_list(rows).save_to_disk(tmp_path / "data")
     data = datasets.load_from_disk(tmp_path / "data")
-    assert not Rows(data, regression).in_memory
+    assert not TrainingData(data, regression).in_memory
     assert torch.equal(train(rows, sampler=sampler), train(data, sampler=sampler))
 
 
 def test_a_stream_is_shuffled_in_its_buffer_and_read_no_further() -> None:
-    rows = Rows(Stream(records(100)), regression)
+    rows = TrainingData(Stream(records(100)), regression)
     passes = [np.concatenate([at for at, _ in rows.stream(8, 20, generator(seed))]) for seed in (0, 0, 1)]
     assert np.array_equal(passes[0], passes[1])
     assert not np.array_equal(passes[0], passes[2])
@@ -236,7 +236,7 @@ def test_a_folder_of_parquet_is_a_stream_in_order(tmp_path: Path) -> None:
 def test_no_text_stands_twice_in_a_batch() -> None:
     chance = random.Random(1)
     data = [(f"premise {chance.randint(0, 60)}", f"hypothesis {chance.randint(0, 200)}") for _ in range(400)]
-    rows = Rows(data, ranking)
+    rows = TrainingData(data, ranking)
     batches = no_duplicates(rows, 16, generator())
     assert flatten(batches) == list(range(400))
     for batch in batches:
@@ -245,7 +245,7 @@ def test_no_text_stands_twice_in_a_batch() -> None:
     assert max(map(len, batches)) == 16
     assert len(batches) <= 28
     assert [b.tolist() for b in no_duplicates(rows, 16, generator())] == [b.tolist() for b in batches]
-    everywhere = Rows([("the same", f"{i}") for i in range(40)], ranking)
+    everywhere = TrainingData([("the same", f"{i}") for i in range(40)], ranking)
     with pytest.warns(UserWarning, match="40 batches are needed instead of 5"):
         assert len(no_duplicates(everywhere, 8, generator())) == 40
 
@@ -255,7 +255,7 @@ def test_no_text_stands_twice_in_a_batch() -> None:
 def test_each_label_of_a_batch_stands_there_twice(batch_size: int, labels: int) -> None:
     chance = random.Random(0)
     data = [(f"text {i}", chance.randrange(labels)) for i in range(101)] + [("alone", 99)]
-    rows = Rows(data, BatchAllTripletLoss())
+    rows = TrainingData(data, BatchAllTripletLoss())
     with pytest.warns(UserWarning, match=r"leaves \d+ of 102 rows out of an epoch: 1 of them") as caught:
         batches = group_by_label(rows, batch_size, generator())
     used = flatten(batches)
@@ -270,8 +270,8 @@ def test_each_label_of_a_batch_stands_there_twice(batch_size: int, labels: int) 
         warnings.simplefilter("error")  # It has been said once.
         group_by_label(rows, batch_size, generator(1))
     for wrong, size, words in (
-        (Rows([("a", 0), ("b", 1)], lambda sentence, labels: 0), 8, "no label occurs in two rows"),
-        (Rows([("a", "b")], ranking), 8, "needs rows with one label each"),
+        (TrainingData([("a", 0), ("b", 1)], lambda sentence, labels: 0), 8, "no label occurs in two rows"),
+        (TrainingData([("a", "b")], ranking), 8, "needs rows with one label each"),
         (rows, 3, "two rows of two labels"),
     ):
         with pytest.raises(ValueError, match=words):
@@ -279,7 +279,7 @@ def test_each_label_of_a_batch_stands_there_twice(batch_size: int, labels: int) 
 
 
 def test_rows_of_like_length() -> None:
-    rows = Rows([("x" * (i % 90), "y") for i in range(900)], ranking)
+    rows = TrainingData([("x" * (i % 90), "y") for i in range(900)], ranking)
     batches = length(rows, 10, generator())
     assert flatten(batches) == list(range(900))
     sizes = [[len(rows.texts(row)[0]) for row in batch] for batch in batches]
@@ -306,7 +306,7 @@ def test_mixes() -> None:
 def test_incomplete_batches_are_dropped_and_samplers_know_the_epoch() -> None:
     """A curriculum: short rows first."""
 
-    def curriculum(rows: Rows, batch_size: int, generator: np.random.Generator, epoch: int) -> list[np.ndarray]:
+    def curriculum(rows: TrainingData, batch_size: int, generator: np.random.Generator, epoch: int) -> list[np.ndarray]:
         sizes = np.array([sum(map(len, rows.texts(row))) for row in range(len(rows))])
         known = np.argsort(sizes, kind="stable")[: len(rows) * (epoch + 1) // 2]
         order = generator.permutation(known)

@@ -26,10 +26,10 @@ from sbert.losses import (
     TripletLoss,
 )
 from sbert.pipeline.progress import progress_bar
-from sbert.training import Callback, EarlyStopping, Progress, Ranks, Rows, Signature, TrainingBatch
-from sbert.training.rows.sampling import in_order
-from sbert.training.run import weights as tables
-from sbert.training.run.weights import Weights
+from sbert.training import Callback, EarlyStopping, Progress, Ranks, Signature, TrainingBatch, TrainingData
+from sbert.training import weights as tables
+from sbert.training.sampling import in_order
+from sbert.training.weights import Weights
 from tests import pairs as scored
 from tests import small
 from tests.terminal import final_lines, terminal
@@ -504,7 +504,7 @@ def test_the_warm_up_is_that_of_transformers_but_one_step_ahead() -> None:
     assert TrainingConfig(warmup=0.1).rate(0, 1) == 2e-5  # Where theirs would train nothing at all.
 
 
-def nothing(rows: Rows, batch_size: int, generator: np.random.Generator) -> list[np.ndarray]:
+def nothing(rows: TrainingData, batch_size: int, generator: np.random.Generator) -> list[np.ndarray]:
     return []
 
 

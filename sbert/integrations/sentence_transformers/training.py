@@ -28,8 +28,8 @@ from sbert.integrations.sentence_transformers.losses import settings
 from sbert.losses import BinaryCrossEntropyLoss, CoSENTLoss, CrossEntropyLoss
 from sbert.losses.signature import Signature
 from sbert.training import Callback, Trainer, TrainingConfig
+from sbert.training.checkpoint import newest
 from sbert.training.run import measure
-from sbert.training.run.checkpoint import newest
 
 _ROWS = {name: row for row in switching.COUNTERPARTS if row.section == switching.TRAINING for name in row.names}
 _TRAINER_ROWS = [row for row in switching.COUNTERPARTS if row.section == switching.TRAINERS]

@@ -28,10 +28,10 @@ from sbert.pipeline.notebook import Table
 from sbert.pipeline.progress import progress_bar
 from sbert.saving.model_card import Training
 from sbert.storage.atomic import write_text
+from sbert.training.batches import Dataset
+from sbert.training.checkpoint import explain_failure
 from sbert.training.config import TrainingConfig
-from sbert.training.rows import Rows
-from sbert.training.rows.batches import Dataset
-from sbert.training.run.checkpoint import explain_failure
+from sbert.training.training_data import TrainingData
 
 _FILE = "history.jsonl"
 _EVERY = 0.2  # Seconds between two updates of the bar.
@@ -202,7 +202,7 @@ def _as_line(entry: dict[str, Any]) -> str:
     return json.dumps(entry, ensure_ascii=False) + "\n"
 
 
-def explain_no_gradient(rows: Rows) -> str:
+def explain_no_gradient(rows: TrainingData) -> str:
     """Why data may give a loss no gradient, from the first rows, and the remedy."""
     head = rows.head
     columns = {names[0]: column for names, column in zip(rows.names, head.columns, strict=False)}

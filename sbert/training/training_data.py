@@ -18,14 +18,13 @@ from sbert.data.file_formats import read_parquet
 from sbert.inputs.texts import records_of
 from sbert.losses.checks import run_check
 from sbert.losses.signature import Loss, Signature
-from sbert.training.rows.columns import find_layout
-from sbert.training.rows.table import Batch, Table, read_table
+from sbert.training.table import RowIndices, RowTable, find_layout, make_table
 
 _CHUNK = 10_000  # Rows that are read together where all are read.
 _HEAD = 1000  # Rows by which a stream is recognized.
 
 
-class Rows:
+class TrainingData:
     """The texts and labels of a data set, with the columns in the order in which the loss takes them.
 
     Rows in memory are read and checked at once. A ``datasets.Dataset`` maps its file into memory: each row is read when
@@ -54,11 +53,11 @@ class Rows:
             loss. If there are no rows. If the loss rejects a label; the message names the row.
 
     Example:
-        >>> rows = Rows([("A cat.", "A kitten.", 1), ("A cat.", "Taxes.", 0)], lambda first, second, labels: 0)
+        >>> rows = TrainingData([("A cat.", "A kitten.", 1), ("A cat.", "Taxes.", 0)], lambda first, second, labels: 0)
         >>> len(rows), rows.texts(1), rows.labels.tolist()
         (2, ('A cat.', 'Taxes.'), [1, 0])
         >>> from sbert.losses import ListNetLoss
-        >>> rows = Rows([("Who naps?", ["A cat.", "Taxes."], [1, 0])], ListNetLoss(), pairs=True)
+        >>> rows = TrainingData([("Who naps?", ["A cat.", "Taxes."], [1, 0])], ListNetLoss(), pairs=True)
         >>> rows.head.inputs([0])
         [(('Who naps?', 'A cat.'), ('Who naps?', 'Taxes.'))]
     """
@@ -98,7 +97,7 @@ class Rows:
         self.labels_are_words: bool = False
         self.class_names: Sequence[str] | None = class_names or self._find_class_names(head)
         # The rows, if they are in memory; else the first of them.
-        self.head: Table = self._read(head, name)
+        self.head: RowTable = self._read(head, name)
         if self.in_memory:
             self._data = None
         self.names: list[tuple[str, ...]] = self.head.names
@@ -145,9 +144,9 @@ class Rows:
         labels = self._data.unique(label) if stored else (row[label] for row in head)
         return sorted({word for word in labels if isinstance(word, str)})
 
-    def _read(self, rows: Sequence[Any], name: str) -> Table:
+    def _read(self, rows: Sequence[Any], name: str) -> RowTable:
         about = self._layout, self.signature, self._form, name, self.class_names, self.negatives is not None
-        table = read_table(rows, *about)
+        table = make_table(rows, *about)
         if table.labels is not None:
             try:
                 run_check(self.loss, table.labels)
@@ -162,12 +161,12 @@ class Rows:
         """The texts of a row, one per column; of a stream, of one of its first rows."""
         return self.texts_of(np.array([row]))[0]
 
-    def texts_of(self, rows: Batch) -> list[tuple[str, ...]]:
+    def texts_of(self, rows: RowIndices) -> list[tuple[str, ...]]:
         """The texts of several rows."""
         table, positions = (self.head, rows) if self.is_stream else self.take(rows)
         return list(table.texts(positions.tolist()))
 
-    def take(self, rows: Batch, values: Sequence[Any] = ()) -> tuple[Table, Batch]:
+    def take(self, rows: RowIndices, values: Sequence[Any] = ()) -> tuple[RowTable, RowIndices]:
         """Rows in memory that contain these, and their positions there.
 
         Args:
@@ -182,7 +181,7 @@ class Rows:
         some = ", ".join(map(str, rows[:20].tolist()))
         return self._read(values, f"{self.name}[{some}{', …' * (len(rows) > 20)}]"), np.arange(len(rows))
 
-    def stream(self, size: int, buffer: int, generator: np.random.Generator) -> Iterator[tuple[Batch, list[Any]]]:
+    def stream(self, size: int, buffer: int, generator: np.random.Generator) -> Iterator[tuple[RowIndices, list[Any]]]:
         """One pass over a stream: for each batch, the positions of its rows in the stream, and the rows.
 
         Each next row takes the place of one that is chosen at random from a buffer.
@@ -191,7 +190,7 @@ class Rows:
         while batch := list(islice(rows, size)):
             yield np.array([number for number, _ in batch]), [row for _, row in batch]
 
-    def _tables(self) -> Iterator[Table]:
+    def _tables(self) -> Iterator[RowTable]:
         """All rows, or the first rows of a stream, one table after the other."""
         if self.in_memory or self.is_stream:
             yield self.head

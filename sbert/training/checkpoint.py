@@ -25,11 +25,11 @@ from sbert.saving.format import check_replaceable, find_foreign_file
 from sbert.storage.atomic import remove, remove_left, replacing
 from sbert.storage.files import UnreadableError, check_file, checksum, inside, read_object, reading, write_json
 from sbert.storage.folders import read_whole, try_lock
+from sbert.training.batches import Batches
 from sbert.training.callbacks import Callback, select_stateful
 from sbert.training.config import TrainingConfig
-from sbert.training.rows.batches import Batches
-from sbert.training.rows.sampling import name_of
-from sbert.training.run.weights import Weights
+from sbert.training.sampling import name_of
+from sbert.training.weights import Weights
 
 # Settings that may change when training resumes, since they do not change the weights, or are compared otherwise:
 # what is frozen by the weights, and prompts by their texts.

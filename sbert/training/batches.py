@@ -18,16 +18,16 @@ from sbert.inputs.prompts import by_column, column_prompts, column_routes, defau
 from sbert.losses.signature import Collate, Loss
 from sbert.training.backward import TrainingBatch, compute_loss
 from sbert.training.config import TrainingConfig
-from sbert.training.rows import Rows
-from sbert.training.rows.sampling import SAME_COUNT, SAMPLERS, name_of, turns
-from sbert.training.rows.table import Batch
+from sbert.training.sampling import SAME_COUNT, SAMPLERS, name_of, turns
+from sbert.training.table import RowIndices
+from sbert.training.training_data import TrainingData
 
 if TYPE_CHECKING:
     from sbert.encoder import SentenceEncoder
     from sbert.training.negatives import RefreshNegatives
 
 # The name of a data set, the indices of rows, and the rows themselves if they were read from a stream.
-PlannedBatch = tuple[str, Batch, Sequence[Any]]
+PlannedBatch = tuple[str, RowIndices, Sequence[Any]]
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Dataset:
         routes: The route of each column; None if the model has none.
     """
 
-    rows: Rows
+    rows: TrainingData
     config: Any
     prompts: list[str]
     guide_prompts: list[str] | None = None
@@ -51,7 +51,7 @@ class Dataset:
     routes: list[str] | None = None
 
     @classmethod
-    def of(cls, rows: Rows, model: Any, config: Any, guide: Any) -> Dataset:
+    def of(cls, rows: TrainingData, model: Any, config: Any, guide: Any) -> Dataset:
         """Rows with the settings of their columns, among those of the data set."""
         prompts, lengths, for_guide = config.prompts, config.max_lengths, None
         if isinstance(lengths, Mapping):
@@ -68,7 +68,7 @@ class Dataset:
         return cls(rows, config, own, for_guide, lengths, column_routes(model, config.routes, rows.names))
 
 
-def check_column_settings(model: Any, config: TrainingConfig, tables: Mapping[Rows, TrainingConfig]) -> None:
+def check_column_settings(model: Any, config: TrainingConfig, tables: Mapping[TrainingData, TrainingConfig]) -> None:
     """Raise a ValueError for prompts or lengths that the model does not take, or of columns that no data has.
 
     Args:
@@ -109,7 +109,7 @@ class PreparedBatch:
     """
 
     dataset: Dataset
-    rows: Batch
+    rows: RowIndices
     texts: list[tuple[Any, ...]]
     inputs: TrainingBatch
 
@@ -138,7 +138,7 @@ class Batches:
         # Whether a data set is a stream, so that there are no epochs.
         self.is_streamed: bool = any(dataset.rows.is_stream for dataset in self.datasets.values())
 
-    def epoch(self, epoch: int) -> list[tuple[str, Batch]]:
+    def epoch(self, epoch: int) -> list[tuple[str, RowIndices]]:
         """The batches of an epoch: for each, the name of its data set and the indices of its rows."""
         return [(name, rows) for name, rows, _ in self.plan(epoch)]
 
@@ -175,7 +175,7 @@ class Batches:
         for turn in turns(counts, weights, np.random.default_rng([self.config.seed, epoch])):
             yield names[turn], *next(sources[turn])
 
-    def _passes(self, name: str, position: int, epoch: int) -> Iterator[Iterable[tuple[Batch, Sequence[Any]]]]:
+    def _passes(self, name: str, position: int, epoch: int) -> Iterator[Iterable[tuple[RowIndices, Sequence[Any]]]]:
         """The batches of a data set in an epoch, for each of its passes; those of a stream with their rows."""
         for again in count():
             seed = [self.config.seed, epoch, position, *([again] if again else [])]
@@ -185,7 +185,7 @@ class Batches:
             else:
                 yield list(zip(self._sample(name, epoch, generator), repeat(())))
 
-    def _stream(self, name: str, again: int, generator: np.random.Generator) -> Iterator[tuple[Batch, list[Any]]]:
+    def _stream(self, name: str, again: int, generator: np.random.Generator) -> Iterator[tuple[RowIndices, list[Any]]]:
         """The batches of one pass over a stream."""
         config, number = self.datasets[name].config, 0
         for batch in self.datasets[name].rows.stream(config.batch_size, config.shuffle_buffer, generator):
@@ -196,7 +196,7 @@ class Batches:
             reason = "it can be iterated once only, or it has less rows than a batch and drop_last=True"
             raise ValueError(f"{name} gave no batch in pass {again + 1}: {reason}; pass an iterable that starts anew")
 
-    def _sample(self, name: str, epoch: int, generator: np.random.Generator) -> list[Batch]:
+    def _sample(self, name: str, epoch: int, generator: np.random.Generator) -> list[RowIndices]:
         """The batches of one pass over a data set."""
         config, rows = self.datasets[name].config, self.datasets[name].rows
         sampler, size = config.sampler, config.batch_size

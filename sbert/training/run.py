@@ -27,13 +27,13 @@ from sbert.inputs.arguments import warn
 from sbert.pipeline.batching import prefetch
 from sbert.pipeline.encode import evaluating
 from sbert.pipeline.tokenize import Tokens
+from sbert.training import checkpoint
 from sbert.training.backward import backward, get_random_state, set_random_state
+from sbert.training.batches import Batches, PreparedBatch
 from sbert.training.callbacks import Callback, Progress, read_states, restore_states
 from sbert.training.config import TrainingConfig
-from sbert.training.rows.batches import Batches, PreparedBatch
-from sbert.training.run import checkpoint
-from sbert.training.run.report import Log, explain_no_gradient, training_card
-from sbert.training.run.weights import EmbeddingGradients, LossScale, Optimizers, Weights, gather_whole, shard
+from sbert.training.report import Log, explain_no_gradient, training_card
+from sbert.training.weights import EmbeddingGradients, LossScale, Optimizers, Weights, gather_whole, shard
 
 # Steps of a data set without a gradient after which a warning says so; that of shorter ones comes at the end.
 _IDLE_STEPS = 10

@@ -12,8 +12,8 @@ from weakref import WeakSet
 import numpy as np
 
 from sbert.inputs.arguments import warn
-from sbert.training.rows import Rows
-from sbert.training.rows.table import Batch
+from sbert.training.table import RowIndices
+from sbert.training.training_data import TrainingData
 
 # Batches whose rows are sorted by length together: similar lengths in a batch, but other batches in every epoch.
 _POOL = 50
@@ -21,17 +21,17 @@ _POOL = 50
 _TOGETHER = 200_000
 
 
-def random(rows: Rows, batch_size: int, generator: np.random.Generator) -> list[Batch]:
+def random(rows: TrainingData, batch_size: int, generator: np.random.Generator) -> list[RowIndices]:
     """Rows in random order."""
     return _blocks(generator.permutation(len(rows)), batch_size)
 
 
-def in_order(rows: Rows, batch_size: int, generator: np.random.Generator) -> list[Batch]:
+def in_order(rows: TrainingData, batch_size: int, generator: np.random.Generator) -> list[RowIndices]:
     """Rows in the order of the data."""
     return _blocks(np.arange(len(rows)), batch_size)
 
 
-def length(rows: Rows, batch_size: int, generator: np.random.Generator) -> list[Batch]:
+def length(rows: TrainingData, batch_size: int, generator: np.random.Generator) -> list[RowIndices]:
     """Batches of rows with similar lengths, in random order."""
     texts = (row for part in _blocks(np.arange(len(rows)), _TOGETHER) for row in rows.texts_of(part))
     sizes = np.fromiter((sum(map(len, row)) for row in texts), np.int64, len(rows))
@@ -41,13 +41,13 @@ def length(rows: Rows, batch_size: int, generator: np.random.Generator) -> list[
     return [batches[i] for i in generator.permutation(len(batches))]
 
 
-def no_duplicates(rows: Rows, batch_size: int, generator: np.random.Generator) -> list[Batch]:
+def no_duplicates(rows: TrainingData, batch_size: int, generator: np.random.Generator) -> list[RowIndices]:
     """No text occurs in two rows of a batch, so no row's positive is a negative of another row.
 
     Each row is added to the first batch with room after the last batch that has any of its texts. If a text occurs
     in more rows than there are full batches, further batches are added for it, and stay small.
     """
-    batches: list[Batch] = []
+    batches: list[RowIndices] = []
     for part in _blocks(generator.permutation(len(rows)), _TOGETHER):
         batches += _fill_batches(part, rows.texts_of(part), batch_size)
     needed = -(-len(rows) // batch_size)
@@ -57,7 +57,7 @@ def no_duplicates(rows: Rows, batch_size: int, generator: np.random.Generator) -
     return batches
 
 
-def _fill_batches(rows: Batch, texts: list[tuple[str, ...]], batch_size: int) -> list[Batch]:
+def _fill_batches(rows: RowIndices, texts: list[tuple[str, ...]], batch_size: int) -> list[RowIndices]:
     last: dict[str, int] = {}  # For each text, the last batch that has it.
     batches: list[list[int]] = []
     with_room: list[int] = []  # The batches that are not full, in order.
@@ -74,7 +74,7 @@ def _fill_batches(rows: Batch, texts: list[tuple[str, ...]], batch_size: int) ->
     return [np.array(batch) for batch in batches]
 
 
-def group_by_label(rows: Rows, batch_size: int, generator: np.random.Generator) -> list[Batch]:
+def group_by_label(rows: TrainingData, batch_size: int, generator: np.random.Generator) -> list[RowIndices]:
     """Each label of a batch occurs there at least twice, as the losses of batch triplets need it.
 
     A batch has at least two labels. An epoch leaves out rows whose label occurs only once, rows that remain at the
@@ -100,7 +100,7 @@ def group_by_label(rows: Rows, batch_size: int, generator: np.random.Generator) 
     if not groups:
         raise ValueError("no label occurs in two rows; add rows with equal labels, from which triplets are formed")
     waiting = deque(groups[number] for number in generator.permutation(len(groups)))
-    batches: list[Batch] = []
+    batches: list[RowIndices] = []
     while waiting:
         batch = list(waiting.popleft())
         other = next((i for i, group in enumerate(waiting) if labels[group[0]] != labels[batch[0]]), None)
@@ -120,16 +120,16 @@ def group_by_label(rows: Rows, batch_size: int, generator: np.random.Generator) 
 
 
 # Rows about which a warning was given, so that later epochs do not repeat it.
-_warned: WeakSet[Rows] = WeakSet()
+_warned: WeakSet[TrainingData] = WeakSet()
 
 
-def _warn_once(rows: Rows, message: str) -> None:
+def _warn_once(rows: TrainingData, message: str) -> None:
     if rows not in _warned:
         _warned.add(rows)
         warn(message)
 
 
-SAMPLERS: dict[str, Callable[[Rows, int, np.random.Generator], list[Batch]]] = {
+SAMPLERS: dict[str, Callable[[TrainingData, int, np.random.Generator], list[RowIndices]]] = {
     sampler.__name__: sampler for sampler in (random, no_duplicates, group_by_label, length, in_order)
 }
 # Those that make as many batches in every epoch.
@@ -168,5 +168,5 @@ def turns(counts: Sequence[float], mix: str | Sequence[float], generator: np.ran
             yield int(np.searchsorted(shares, generator.random(), side="right"))
 
 
-def _blocks(order: Batch, size: int) -> list[Batch]:
+def _blocks(order: RowIndices, size: int) -> list[RowIndices]:
     return np.split(order, range(size, len(order), size))
