@@ -59,9 +59,6 @@ class GradientBuckets:
     def _send(self) -> None:
         """Start to sum the next bucket: its gradients, zeros for missing ones, then for each whether there is one."""
         bucket = self._buckets[len(self._sent)]
-        for parameter in bucket:
-            if parameter.grad is not None and parameter.grad.is_sparse:
-                parameter.grad = parameter.grad.to_dense()
         parts = [(torch.zeros_like(p) if p.grad is None else p.grad).flatten() for p in bucket]
         present = parts[0].new_ones(len(bucket))  # Filled on the device, which a copied list would wait for.
         for position, parameter in enumerate(bucket):

@@ -17,13 +17,13 @@ frames of pandas, polars and Arrow are taken as they are.
 
 The output folder then contains ``final`` (a model), the newest ``checkpoints``, and ``history.jsonl``, which
 ``sbert.visualization.training_curves`` draws. ``fit(resume=True)`` continues from the last checkpoint, if there is one;
-on a CPU, a run that is stopped and resumed ends with the same weights, bit by bit. Checkpoints have checksums: one that
-is damaged is named in a warning and renamed, and the run continues from the one before it. While a run writes to an
-output folder, no other run can.
+on a CPU, the weights are bit-for-bit identical after a resume. Checkpoints have checksums: one that is damaged is named
+in a warning and renamed, and the run continues from the one before it. While a run writes to an output folder, no other
+run can.
 
-With ``evaluator=``, a function from a model to a figure or to a dict of figures such as
+With ``evaluator=``, a function from a model to a score or to a dict of metrics such as
 ``sbert.evaluation.SimilarityEvaluator``, the best model is saved in ``best``; ``TrainingConfig(metric=…)`` chooses it
-by another figure than the first.
+by another metric than the first.
 
 ## Options
 
@@ -38,15 +38,17 @@ by another figure than the first.
   negative of another; ``"group_by_label"`` for the batch triplet losses; ``"length"``; or a function, which may have a
   parameter ``epoch``: a curriculum gives easy rows first and more in each epoch. ``epochs=`` counts the rows of each.
 - **Several datasets**: ``Trainer(model, {"nli": nli, "sts": sts}, {"nli": loss, "sts": other})``, in turns or by size.
-- **bfloat16**: ``TrainingConfig(dtype="bfloat16")``; weights, losses and the optimizer stay in float32. GPUs without it
-  (T4, V100) take ``dtype="float16"``, in which gradients are scaled by themselves.
+- **Optimizers** are classes of ``torch.optim`` by name, or functions of groups of parameters: an 8-bit AdamW is
+  ``optimizer=bitsandbytes.optim.AdamW8bit``, other settings are ``partial(torch.optim.AdamW, betas=(0.9, 0.98))``.
+- **bfloat16** is the default on NVIDIA GPUs that compute in it; weights, losses and the optimizer stay in float32, and
+  ``TrainingConfig(dtype="float32")`` computes in it throughout. GPUs without bfloat16 (T4, V100) take
+  ``dtype="float16"``, for which torch's ``GradScaler`` scales the gradients.
 - **Several processes**: ``torchrun --nproc-per-node 2 train.py`` runs the same program. ``batch_size`` counts the rows
   of all processes, the loss sees all of them, and the result is that of one process, except for dropout's random
   numbers. ``sharded=True`` distributes weights, gradients and the optimizer's state (FSDP2). If a process dies or
   hangs, the others end with torch's error, at the latest after ``timeout=600`` seconds.
 - **Not tested on GPUs**: several processes run with gloo on CPUs in the tests, and sums beside the backward pass on
-  simulated streams, so NCCL has not been tried; nor FSDP2 with anything but gloo; nor ``optimizer="adamw_8bit"``
-  elsewhere than on a CPU (bitsandbytes 0.50).
+  simulated streams, so neither NCCL nor FSDP2 with anything but gloo has been tried.
 - **The command line**: ``sbert train --help`` explains the flags and the file that take all of this;
   ``sbert train --resume FOLDER`` goes on with a run that was stopped.
 - **Adapters**: LoRA and QLoRA have a section of their own below.
@@ -68,7 +70,7 @@ A search of settings is ten lines of Optuna, or of any other program of the kind
 
 ## Many negatives
 
-Rows may bring lists of negatives, of which ``negatives`` are drawn anew in each epoch. ``load_best`` gives the model
+Rows may have lists of negatives, of which ``negatives`` are drawn again in each epoch. ``load_best`` gives the model
 the weights of its best evaluation at the end:
 
 >>> from sbert.losses import MultipleNegativesRankingLoss
@@ -178,12 +180,10 @@ from sbert.distributed.ranks import Ranks
 from sbert.losses.signature import Signature
 from sbert.training.backward import TrainingBatch, backward
 from sbert.training.callbacks import (
-    AveragedWeights,
     Callback,
     EarlyStopping,
     MLflow,
     Progress,
-    PushToHub,
     TensorBoard,
     WandB,
 )
@@ -205,9 +205,7 @@ __all__ = [
     "Callback",
     "Progress",
     "EarlyStopping",
-    "AveragedWeights",
     "RefreshNegatives",
-    "PushToHub",
     "TensorBoard",
     "WandB",
     "MLflow",

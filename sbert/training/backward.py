@@ -165,7 +165,7 @@ def backward(
     cached: bool = False,
     dtype: torch.dtype = torch.float32,
     weight: float = 1.0,
-    scale: float = 1.0,
+    scaler: torch.amp.GradScaler | None = None,
     ranks: Ranks = ALONE,
     replicated: bool = True,
     last_pass: AbstractContextManager[object] | None = None,
@@ -186,7 +186,7 @@ def backward(
         cached: Whether to use gradient caching, which encodes each chunk twice to save memory.
         dtype: Autocast dtype of the model.
         weight: Factor of this batch's gradient, for gradient accumulation.
-        scale: Factor of the gradient of the model alone, for small gradients in float16.
+        scaler: Scales the gradients, for float16; its ``unscale_`` is called before they are clipped.
         ranks: The processes that share this batch.
         replicated: False if the model's weights are sharded over the ranks. Then FSDP averages the gradients, and
             every rank runs the same number of chunks.
@@ -241,11 +241,11 @@ def backward(
     value = loss(*columns.unbind(1), **batch.extras)
     if not isinstance(value, Tensor) or value.ndim or not value.requires_grad:
         raise _refuse(value, loss)
-    torch.autograd.backward(value * weight)
+    torch.autograd.backward(value * weight if scaler is None else scaler.scale(value * weight))
 
     gradient = torch.zeros_like(leaf) if leaf.grad is None else leaf.grad
-    if (factor := scale if replicated else scale * ranks.world) != 1:
-        gradient *= factor
+    if not replicated:
+        gradient *= ranks.world
     passes: list[AbstractContextManager[object]] = [*[nullcontext()] * (len(chunks) - 1), last_pass or nullcontext()]
     parts = torch.split(gradient, sizes)
     for rows, state, output, of_chunk, context in zip(chunks, states, outputs, parts, passes, strict=True):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import math
 import os
@@ -13,7 +12,7 @@ from typing import Any
 
 from torch import Tensor
 
-from sbert.inputs.arguments import check_count, warn
+from sbert.inputs.arguments import check_count
 from sbert.inputs.extras import require
 
 # What a checkpoint holds of a callback: tensors, and values that JSON can hold.
@@ -30,7 +29,7 @@ class Progress:
         settings: The settings of the run, as JSON stores them.
         folder: The output folder, if there is one.
         step: Number of finished steps.
-        figures: After a step: ``loss``, ``learning_rate``, ``gradient_norm`` and ``sentences_per_second``; after an
+        metrics: After a step: ``loss``, ``learning_rate``, ``gradient_norm`` and ``sentences_per_second``; after an
             evaluation: its scores; else none.
         path: The folder that was written: a checkpoint, or the model of the end.
         improved: Whether the evaluation was the best so far.
@@ -42,7 +41,7 @@ class Progress:
     settings: Mapping[str, Any] = field(default_factory=dict)
     folder: Path | None = None
     step: int = 0
-    figures: Mapping[str, float] = field(default_factory=dict)
+    metrics: Mapping[str, float] = field(default_factory=dict)
     path: Path | None = None
     improved: bool = False
     stopped: bool = False
@@ -129,112 +128,15 @@ class EarlyStopping(Callback):
         self._waited = int(state["waited"])
 
 
-class AveragedWeights(Callback):
-    r"""A second model, whose weights are an exponential moving average of those in training.
+class _Tracker(Callback):
+    """Sends the metrics of steps and evaluations to a program that draws them."""
 
-    .. math:: a_t = d_t\, a_{t-1} + (1 - d_t)\, w_t, \quad d_t = \min(d, (1 + t) / (10 + t))
-
-    The average is saved in ``output/averaged`` at the end, and is ``model`` afterwards.
-
-    Args:
-        decay: The factor d; closer to 1 for a longer memory.
-
-    References:
-        Polyak and Juditsky, 1992, Acceleration of Stochastic Approximation by Averaging. The smaller factor of the
-        first steps is that of TensorFlow's ``ExponentialMovingAverage``.
-
-    Example:
-        >>> AveragedWeights(decay=0.99).decay
-        0.99
-    """
-
-    def __init__(self, decay: float = 0.999) -> None:
-        if not 0 <= decay < 1:
-            raise ValueError(f"decay={decay} is not a factor of an average; pass a number from 0 to below 1")
-        self.decay: float = decay
-        self.model: Any = None
-        self._restored: CallbackState = {}
-
-    def on_begin(self, progress: Progress) -> None:  # noqa: ARG002
-        """Begin a new average."""
-        self.model, self._restored = None, {}
-
-    def on_step(self, progress: Progress) -> None:
-        """Move the average towards the weights of this step."""
-        if self.model is None:
-            self.model = copy.deepcopy(progress.model).requires_grad_(False).eval()
-            for name, value in self._restored.items():
-                self._tensors()[name].copy_(value)
-            if not self._restored:
-                return
-        factor = min(self.decay, (1 + progress.step) / (10 + progress.step))
-        current = dict([*progress.model.named_parameters(), *progress.model.named_buffers()])
-        for name, average in self._tensors().items():
-            if average.is_floating_point():
-                average.lerp_(current[name].detach(), 1 - factor)
-            else:
-                average.copy_(current[name])
-
-    def _tensors(self) -> dict[str, Tensor]:
-        return dict([*self.model.named_parameters(), *self.model.named_buffers()])
-
-    def on_end(self, progress: Progress) -> None:
-        """Save the average."""
-        if progress.folder is not None and self.model is not None:
-            self.model.trained = getattr(progress.model, "trained", None)
-            self.model.save(progress.folder / "averaged")
-
-    def state(self) -> CallbackState:
-        """The average."""
-        return {} if self.model is None else self._tensors()
-
-    def restore(self, state: CallbackState) -> None:
-        """Keep the average for the first step, which makes the model."""
-        self._restored = state
-
-
-class PushToHub(Callback):
-    """Uploads the model to the Hugging Face hub: at the end, and after each checkpoint if that is wanted.
-
-    Args:
-        repo_id: Repository, as ``"name/model"``; created if it does not exist.
-        checkpoints: Whether to upload after each checkpoint, too.
-        private: Whether a new repository is private.
-
-    Example:
-        >>> PushToHub("me/my-model").repo_id
-        'me/my-model'
-    """
-
-    def __init__(self, repo_id: str, *, checkpoints: bool = False, private: bool | None = None) -> None:
-        self.repo_id: str = repo_id
-        self._checkpoints, self._private = checkpoints, private
-
-    def on_save(self, progress: Progress) -> None:
-        """Upload the model of a checkpoint."""
-        if self._checkpoints:
-            try:
-                self._push(progress, f"Step {progress.step}")
-            except Exception as error:  # A network that fails for a moment must not end a training.
-                warn(f"{self.repo_id}: the upload of step {progress.step} failed, and training goes on: {error}")
-
-    def on_end(self, progress: Progress) -> None:
-        """Upload the final model."""
-        self._push(progress, f"The model after {progress.step} steps")
-
-    def _push(self, progress: Progress, message: str) -> None:
-        progress.model.push_to_hub(self.repo_id, private=self._private, commit_message=message)
-
-
-class _Figures(Callback):
-    """Sends the figures of steps and evaluations to a program that draws them."""
-
-    _run: Any = None  # What takes them: a writer, a run, or the module of its functions; made at the first figures.
+    _run: Any = None  # What takes them: a writer, a run, or the module of its functions; made at the first metrics.
     _id: str | None = None  # Of the run, with which a resumed training goes on.
     _end: str  # The name of its function that ends it.
 
     def on_begin(self, progress: Progress) -> None:  # noqa: ARG002
-        """Begin anew at the first figures."""
+        """Begin anew at the first metrics."""
         self._run = self._id = None
 
     def on_end(self, progress: Progress) -> None:  # noqa: ARG002
@@ -251,16 +153,16 @@ class _Figures(Callback):
         self._send("evaluation", progress)
 
     def _send(self, group: str, progress: Progress) -> None:
-        finite = {f"{group}/{name}": value for name, value in progress.figures.items() if math.isfinite(value)}
+        finite = {f"{group}/{name}": value for name, value in progress.metrics.items() if math.isfinite(value)}
         self.log(finite, progress)
 
-    def log(self, figures: dict[str, float], progress: Progress) -> None:
-        """Send figures by name."""
+    def log(self, metrics: dict[str, float], progress: Progress) -> None:
+        """Send metrics by name."""
         raise NotImplementedError
 
 
-class TensorBoard(_Figures):
-    """Writes the figures for TensorBoard; see them with ``tensorboard --logdir FOLDER``.
+class TensorBoard(_Tracker):
+    """Writes the metrics for TensorBoard; see them with ``tensorboard --logdir FOLDER``.
 
     Args:
         folder: Where to write. Default: ``tensorboard`` in the output folder.
@@ -275,15 +177,15 @@ class TensorBoard(_Figures):
     def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
         self.folder: str | None = None if folder is None else os.fspath(folder)
 
-    def log(self, figures: dict[str, float], progress: Progress) -> None:
-        """Write figures of this step."""
+    def log(self, metrics: dict[str, float], progress: Progress) -> None:
+        """Write metrics of this step."""
         if self._run is None:
             with require("TensorBoard()", "tensorboard", "tensorboard"):
                 from torch.utils.tensorboard import SummaryWriter
             folder = self.folder or os.fspath((progress.folder or Path()) / "tensorboard")
             # After a resume, steps that run again replace those after the checkpoint.
             self._run = SummaryWriter(folder, purge_step=progress.step)
-        for name, value in figures.items():
+        for name, value in metrics.items():
             self._run.add_scalar(name, value, progress.step)
 
     def on_save(self, progress: Progress) -> None:  # noqa: ARG002
@@ -292,7 +194,7 @@ class TensorBoard(_Figures):
             self._run.flush()
 
 
-class _WithRun(_Figures):
+class _WithRun(_Tracker):
     """Sends them to a run, with which a resumed training goes on."""
 
     def __init__(self, **options: Any) -> None:
@@ -308,7 +210,7 @@ class _WithRun(_Figures):
 
 
 class WandB(_WithRun):
-    """Sends the figures and the settings to Weights & Biases. A resumed run goes on as the same run.
+    """Sends the metrics and the settings to Weights & Biases. A resumed run goes on as the same run.
 
     Args:
         options: Arguments of ``wandb.init``, such as ``project``, ``name`` and ``mode="offline"``.
@@ -320,19 +222,19 @@ class WandB(_WithRun):
 
     _end = "finish"
 
-    def log(self, figures: dict[str, float], progress: Progress) -> None:
-        """Send figures of this step."""
+    def log(self, metrics: dict[str, float], progress: Progress) -> None:
+        """Send metrics of this step."""
         if self._run is None:
             with require("WandB()", "wandb", "wandb"):
                 import wandb
             same = {} if self._id is None else {"id": self._id, "resume": "allow"}
             self._run = wandb.init(config=dict(progress.settings), **{**self.options, **same})
             self._id = self._run.id
-        self._run.log(figures, step=progress.step)
+        self._run.log(metrics, step=progress.step)
 
 
 class MLflow(_WithRun):
-    """Sends the figures and the settings to MLflow. A resumed run goes on as the same run.
+    """Sends the metrics and the settings to MLflow. A resumed run goes on as the same run.
 
     Args:
         options: Arguments of ``mlflow.start_run``, such as ``run_name`` and ``experiment_id``.
@@ -344,8 +246,8 @@ class MLflow(_WithRun):
 
     _end = "end_run"
 
-    def log(self, figures: dict[str, float], progress: Progress) -> None:
-        """Send figures of this step."""
+    def log(self, metrics: dict[str, float], progress: Progress) -> None:
+        """Send metrics of this step."""
         if self._run is None:
             with require("MLflow()", "mlflow", "mlflow"):
                 import mlflow
@@ -354,7 +256,7 @@ class MLflow(_WithRun):
             if self._id is None:
                 mlflow.log_params({name: str(value)[:500] for name, value in progress.settings.items()})
             self._id, self._run = started.info.run_id, mlflow
-        self._run.log_metrics(figures, step=progress.step)
+        self._run.log_metrics(metrics, step=progress.step)
 
 
 def select_stateful(callbacks: Sequence[Callback]) -> list[Callback]:

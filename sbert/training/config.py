@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
 from sbert.inputs.arguments import check_choice, check_count, check_number, check_seed, known_arguments
 from sbert.inputs.prompts import Prompts
 from sbert.training.sampling import MIXES, SAMPLERS
 
-OPTIMIZERS = ("adamw", "adamw_8bit", "adafactor", "muon")
 # The factor of the learning rate, by the share of the steps after warm-up that is done.
 SCHEDULES: dict[str, Callable[[float], float]] = {
     "linear": lambda done: 1 - done,
@@ -25,9 +25,10 @@ SCHEDULES: dict[str, Callable[[float], float]] = {
 }
 Groups = list[dict[str, Any]]  # Groups of parameters, as an optimizer takes them.
 
-if TYPE_CHECKING:
-    import torch
+# The names of the optimizers of ``torch.optim``.
+OPTIMIZERS = [name for name, kind in vars(torch.optim).items() if isinstance(kind, type) and name != "Optimizer"]
 
+if TYPE_CHECKING:
     Optimizer = str | Callable[[Groups], torch.optim.Optimizer]
     Schedule = str | Callable[[float], float]
     Sampler = str | Callable[..., Sequence[Any]]  # Of the rows, the batch size and a generator.
@@ -37,7 +38,6 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "routes": ((Mapping,), "a dict of columns"),
     "learning_rates": ((Mapping,), "a dict of rates by pattern"),
     "freeze": ((list, tuple, set), "a list of patterns"),
-    "betas": ((list, tuple), "a tuple of two decay rates"),
     "minimize": ((bool,), "True, False or None"),
 }
 # Numbers of at least 1, and numbers above 0; of both kinds, some may be None, and some a dict of numbers.
@@ -75,16 +75,14 @@ class TrainingConfig:
             where no column is named, that of the model. For several data sets: these, or a dict of them by data set.
         negatives: Of the negatives of each row, this many are drawn anew in each epoch; by default all are taken. Rows
             may have lists of different lengths then.
-        optimizer: ``"adamw"``; ``"adamw_8bit"`` (bitsandbytes); ``"adafactor"``; ``"muon"``, which trains the matrices,
-            beside AdamW for embedding tables, biases and normalization layers; or a function from groups of parameters
-            (dicts of ``params``, ``lr`` and ``weight_decay``) to an optimizer.
+        optimizer: The name of a class of ``torch.optim``, such as ``"AdamW"`` or ``"Adafactor"``, with its default
+            settings; or a function from groups of parameters (dicts of ``params``, ``lr`` and ``weight_decay``) to an
+            optimizer.
         learning_rate: Peak learning rate.
         learning_rates: Other peak learning rates by pattern of the weights' names, such as ``{"loss.*": 1e-3,
             "0.auto_model.encoder.layer.[0-5].*": 1e-5}``; the names are those of ``model.named_parameters()``, and
             those of a loss begin with ``loss.``. The last pattern that matches counts.
         freeze: Patterns of names, as in ``learning_rates``, of weights that are not trained.
-        betas: The two decay rates of AdamW. Default: 0.9 and 0.999.
-        eps: The term that AdamW adds to the denominator. Default: 1e-8.
         warmup: Fraction of the steps in which the learning rate rises linearly; or, as an int, their number. As in
             ``transformers.get_linear_schedule_with_warmup``, but one step ahead during warm-up: there, the first step
             has a learning rate of 0 and trains nothing.
@@ -96,9 +94,10 @@ class TrainingConfig:
         gradient_checkpointing: Whether to compute each layer of transformers twice instead of storing what its
             gradient needs: less memory for a third more time. ``chunk_tokens`` saves more where batches are large.
         compile: Whether to compile the layers of transformers with ``torch.compile``, which takes minutes at first.
-        dtype: Dtype of the transformer's computation: ``"float32"``; ``"bfloat16"``; or, for GPUs without bfloat16 (T4,
-            V100), ``"float16"``, with gradients that are scaled. Weights and losses are float32; the frozen base model
-            of adapters may be bfloat16, and computes in it.
+        dtype: Dtype of the transformer's computation: ``"auto"``, which is bfloat16 on NVIDIA GPUs that compute in it
+            (compute capability 8.0 and higher), else float32; ``"float32"``; ``"bfloat16"``; or, for GPUs without
+            bfloat16 (T4, V100), ``"float16"``, with gradients that ``torch.amp.GradScaler`` scales. Weights and losses
+            are float32; the frozen base model of adapters may be bfloat16, and computes in it.
         seed: Seed of the order of the rows and of dropout.
         sampler: ``"random"``; ``"no_duplicates"``: no text occurs twice in a batch; ``"group_by_label"``: each label
             of a batch occurs there at least twice; ``"length"``: rows of similar length; ``"in_order"``; or a function
@@ -145,19 +144,17 @@ class TrainingConfig:
     routes: Mapping[str, str] | Mapping[str, Mapping[str, str]] | None = None
     max_lengths: int | Mapping[str, int] | Mapping[str, Mapping[str, int]] | None = None
     negatives: int | None = None
-    optimizer: Optimizer = "adamw"
+    optimizer: Optimizer = "AdamW"
     learning_rate: float = 2e-5
     learning_rates: Mapping[str, float] | None = None
     freeze: Sequence[str] = ()
-    betas: tuple[float, float] | None = None
-    eps: float | None = None
     warmup: float = 0.1
     schedule: Schedule = "linear"
     weight_decay: float = 0.01
     max_gradient_norm: float | None = 1.0
     gradient_checkpointing: bool = False
     compile: bool = False
-    dtype: str = "float32"
+    dtype: str = "auto"
     seed: int = 0
     sampler: Sampler | Mapping[str, Sampler] = "random"
     mix: str | Mapping[str, float] = "round_robin"
@@ -188,9 +185,7 @@ class TrainingConfig:
         self._check_choices()
         if self.epochs is not None and self.steps is not None:
             raise ValueError("epochs and steps both say how long to train; pass one of them")
-        if (self.betas is not None or self.eps is not None) and self.optimizer not in ("adamw", "adamw_8bit", "muon"):
-            raise ValueError("betas and eps are settings of AdamW; set those of another optimizer in a function")
-        if self.sharded and self.optimizer != "adamw":
+        if self.sharded and self.optimizer != "AdamW":
             raise ValueError("sharded=True divides the state of AdamW alone; leave optimizer= out")
         if self.sharded and self.output is None:
             raise ValueError("sharded=True leaves the model sharded over the ranks; pass output= to save it as a whole")
@@ -219,7 +214,7 @@ class TrainingConfig:
         samplers = list(self.sampler.values()) if isinstance(self.sampler, Mapping) else [self.sampler]
         given: list[tuple[str, Any, Iterable[str]]] = [("sampler", sampler, SAMPLERS) for sampler in samplers]
         given += [("optimizer", self.optimizer, OPTIMIZERS), ("schedule", self.schedule, SCHEDULES)]
-        given += [("dtype", self.dtype, ("float32", "bfloat16", "float16"))]
+        given += [("dtype", self.dtype, ("auto", "float32", "bfloat16", "float16"))]
         given += [("mix", self.mix, MIXES)] if isinstance(self.mix, str) else []
         for name, value, known in given:
             if isinstance(value, str):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import inspect
 import json
 import math
@@ -24,7 +23,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from sbert.pipeline.notebook import Table
 from sbert.pipeline.progress import progress_bar
 from sbert.saving.model_card import Training
 from sbert.storage.atomic import write_text
@@ -40,35 +38,6 @@ _COLUMNS = 80  # Of a line in a file.
 _SHOWN, _CHARACTERS, _POINTS = 3, 120, 12
 _HOUSEKEEPING = ("output", "timeout", "log_every", "keep", "evaluate_every", "checkpoint_every")
 _ALWAYS = ("batch_size", "learning_rate", "optimizer", "schedule", "warmup", "seed", "dtype")
-
-
-class History(list[dict[str, Any]]):
-    """What ``fit`` returns: one dict every few steps, and one for each evaluation; notebooks display its curves.
-
-    Example:
-        >>> History([{"step": 1, "loss": 0.5, "learning_rate": 1e-5}])
-        [{'step': 1, 'loss': 0.5, 'learning_rate': 1e-05}]
-    """
-
-    def _repr_html_(self) -> str:
-        """A table of some steps, those of evaluations if there are any, and the curves if matplotlib is installed."""
-        rows: dict[int, dict[str, float]] = {}
-        loss: dict[str, float] = {}
-        for entry in self:
-            loss = {"mean loss": entry["loss"]} if "loss" in entry else loss
-            rows[entry["step"]] = {**loss, **entry.get("evaluation", {})}
-        names = list(dict.fromkeys(name for row in rows.values() for name in row))
-        evaluated = [entry["step"] for entry in self if "evaluation" in entry] or list(rows)
-        chosen = sorted({*evaluated[:1], *evaluated[:: -max(1, -(-len(evaluated) // _POINTS))]})
-        table = Table(["step", *names], [(step, *(rows[step].get(name, "") for name in names)) for step in chosen])
-        try:
-            from sbert.visualization import training_curves
-
-            figure: Any = training_curves(self)
-        except (ImportError, ValueError):  # There is no matplotlib, or no entry.
-            return table._repr_html_()
-        picture = base64.b64encode(figure._repr_png_()).decode()
-        return f'{table._repr_html_()}<img style="max-width:100%" src="data:image/png;base64,{picture}">'
 
 
 class Log:
@@ -97,10 +66,10 @@ class Log:
         self._bar: Any = None if show is False else progress_bar(None, desc="Training", **options)
         self._prints = show or not (self._bar is None or self._bar.disable)
 
-    def count_step(self, step: int, figures: dict[str, float], sentences: int, seconds: float) -> None:
+    def count_step(self, step: int, metrics: dict[str, float], sentences: int, seconds: float) -> None:
         """Count a finished step."""
-        self.waiting.append(figures["loss"])
-        self._last = {"step": step, **figures}
+        self.waiting.append(metrics["loss"])
+        self._last = {"step": step, **metrics}
         self._sentences += sentences
         self._seconds += seconds
         self._all = [self._all[0] + sentences, self._all[1] + seconds]

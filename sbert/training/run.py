@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
-from operator import attrgetter
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +26,22 @@ from sbert.inputs.arguments import warn
 from sbert.pipeline.batching import prefetch
 from sbert.pipeline.encode import evaluating
 from sbert.pipeline.tokenize import Tokens
+from sbert.storage.files import is_out_of_memory, one_line
 from sbert.training import checkpoint
 from sbert.training.backward import backward, get_random_state, set_random_state
 from sbert.training.batches import Batches, PreparedBatch
 from sbert.training.callbacks import Callback, Progress, read_states, restore_states
 from sbert.training.config import TrainingConfig
 from sbert.training.report import Log, explain_no_gradient, training_card
-from sbert.training.weights import EmbeddingGradients, LossScale, Optimizers, Weights, gather_whole, shard
+from sbert.training.weights import (
+    Weights,
+    create_optimizer,
+    gather_whole,
+    read_optimizer,
+    restore_optimizer,
+    shard,
+    training_dtype,
+)
 
 # Steps of a data set without a gradient after which a warning says so; that of shorter ones comes at the end.
 _IDLE_STEPS = 10
@@ -85,21 +93,17 @@ class Run:
         self.best_weights: dict[str, Tensor] = {
             name.removeprefix("best."): value for name, value in tensors.items() if name.startswith("best.")
         }
-        base = self.model.dtype
-        self.dtype: torch.dtype = base if base.itemsize < 4 else getattr(torch, config.dtype)
+        self.dtype: torch.dtype = training_dtype(self.model, config)
         about = self.whole_model, self.total, checkpoint.describe_settings(config) if self.callbacks else {}
         self.progress: Progress = Progress(*about, self.output, stopped=state["stopped"])
         self._notify("on_begin")
         self.replicated: list[nn.Parameter] = self._distribute() if ranks.world > 1 or config.sharded else []
-        self.optimizers: Optimizers = Optimizers(config, self.weights)
-        self.scale: LossScale = LossScale(config)
+        self.optimizer: torch.optim.Optimizer = create_optimizer(config, self.weights)
+        self.scaler = torch.amp.GradScaler(self.model.device.type, enabled=self.dtype == torch.float16)
         if self.step:
             restore_states(self.callbacks, {**tensors, **state})
-            self.optimizers.restore({**tensors, **state})
-            self.scale.factor, self.scale.steps = state["scale"]
-        # With gradient caching, the rows of all chunks would take more memory than the whole gradient.
-        sparse = ranks.world == 1 and config.chunk_tokens is None
-        self.embedding_gradients: EmbeddingGradients = EmbeddingGradients(self.model.modules() if sparse else ())
+            restore_optimizer(self.optimizer, self.weights, {**tensors, **state})
+            self.scaler.load_state_dict(state["scaler"])
         output, show = (self.output, self.show_progress_bar) if ranks.rank == 0 else (None, False)
         self.log: Log = Log(output, self.total, self.step, state["waiting"], show, config)
         if output is not None:
@@ -192,7 +196,7 @@ class Run:
             self.ranks.run_on_main(partial(self._call, event, news))
 
     def _call(self, event: str, news: Mapping[str, Any]) -> None:
-        for name, value in {"step": self.step, "figures": {}, "path": None, "improved": False, **news}.items():
+        for name, value in {"step": self.step, "metrics": {}, "path": None, "improved": False, **news}.items():
             setattr(self.progress, name, value)
         for callback in self.callbacks:
             getattr(callback, event)(self.progress)
@@ -200,40 +204,57 @@ class Run:
     # --------------------------------------------------------------------------------------------------- one step
 
     def _take_step(self, batches: Iterator[PreparedBatch]) -> None:
-        started, config = time.perf_counter(), self.config
-        step_batches, counted = list(islice(batches, config.accumulation)), (self.texts, self.truncated)
-        value, sentences, norm = self._compute_gradients(step_batches)
-        while math.isfinite(value) and not math.isfinite(norm) and self.scale.halve():
-            self.optimizers.drop_gradients()
-            self.texts, self.truncated = counted
-            value, sentences, norm = self._compute_gradients(step_batches)
-        if not math.isfinite(value + norm):
-            raise FloatingPointError(self._describe_failure(step_batches, value, norm))
+        started, config, ranks = time.perf_counter(), self.config, self.ranks
+        step_batches = list(islice(batches, config.accumulation))
+        seed_step(config.seed, self.step, ranks.rank, self.model.device)
+        try:
+            loss, sentences = self._add_gradients(step_batches)
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            remedy = f"chunk_tokens={(config.chunk_tokens or 8192) // 2}: the same gradients in chunks, in less memory"
+            what = f"step {self.step + 1} does not fit into the memory of {self.model.device} ({one_line(error)})"
+            raise torch.OutOfMemoryError(f"{what}; pass {remedy}") from error
+        self.scaler.unscale_(self.optimizer)
+        norm = self._clip()
+        if not math.isfinite(loss) or not (math.isfinite(norm) or self.scaler.get_scale() > 1):
+            raise FloatingPointError(self._describe_failure(step_batches, loss, norm))
         for name in {batch.dataset.rows.name for batch in step_batches}:
             self.idle[name] = self.idle.get(name, 0) + (1 if norm == 0 else math.inf)
             self._warn_of_idle(name, _IDLE_STEPS)
-        self.scale.confirm()
         factor = config.factor(self.step, self.total)
-        self.optimizers.step(factor)
+        for group in self.optimizer.param_groups:
+            group["lr"] = group["peak"] * factor
+        self.scaler.step(self.optimizer)  # Which leaves a step out whose gradients left the range of float16.
+        self.scaler.update()
+        self.weights.both.zero_grad()
         self.step += 1
         seconds = time.perf_counter() - started
-        figures = {"loss": value, "learning_rate": config.learning_rate * factor, "gradient_norm": norm}
-        self._notify("on_step", figures={**figures, "sentences_per_second": sentences / seconds})
-        self.log.count_step(self.step, figures, sentences, seconds)
+        metrics = {"loss": loss, "learning_rate": config.learning_rate * factor, "gradient_norm": norm}
+        self._notify("on_step", metrics={**metrics, "sentences_per_second": sentences / seconds})
+        self.log.count_step(self.step, metrics, sentences, seconds)
 
-    def _compute_gradients(self, batches: list[PreparedBatch]) -> tuple[float, int, float]:
-        """The loss, the number of sentences, and the norm of the gradients before they were clipped."""
-        ranks = self.ranks
-        seed_step(self.config.seed, self.step, ranks.rank, self.model.device)
+    def _add_gradients(self, batches: list[PreparedBatch]) -> tuple[float, int]:
+        """Add up the gradients of the batches on all ranks; return the mean loss and the number of sentences."""
+        loss, sentences, config, ranks = 0.0, 0, self.config, self.ranks
         buckets = GradientBuckets(self.replicated, ranks) if ranks.world > 1 else None
-        with self.embedding_gradients.sparse():
-            value, sentences = self._accumulate(batches, buckets)
+        options: dict[str, Any] = {"chunk_tokens": config.chunk_tokens, "cached": config.chunk_tokens is not None}
+        options |= {"dtype": self.dtype, "ranks": ranks, "replicated": not config.sharded, "scaler": self.scaler}
+        rows = sum(len(batch.rows) for batch in batches)
+        for batch in batches:
+            inputs = self.batches.move(batch, ranks)
+            weight = inputs.rows / rows  # By rows, as in one large batch: the last batch of an epoch may be smaller.
+            sentences += inputs.rows * inputs.columns.shape[1]
+            self.texts += len(inputs.tokens.truncated)
+            self.truncated += int(inputs.tokens.truncated.sum())
+            last_pass = buckets.overlap() if buckets is not None and batch is batches[-1] else None
+            value = backward(self.model, batch.dataset.rows.loss, inputs, weight=weight, last_pass=last_pass, **options)
+            loss += float(value) * weight
         if buckets is not None:
             buckets.finish()
             heads = [parameter for parameter in self.weights.heads.parameters() if parameter.requires_grad]
             GradientBuckets(heads, ranks).finish(mean=True)
-        self.scale.undo(self.model.parameters())
-        return value, sentences, self._clip()
+        return loss, sentences
 
     def _warn_of_idle(self, name: str, steps: float) -> None:
         """Warn if a data set has had this many steps, all of them without a gradient."""
@@ -241,40 +262,18 @@ class Run:
             reason = explain_no_gradient(self.batches.datasets[name].rows)
             warn(f"{name}: the gradient was 0 in each of its {steps} steps so far, which teaches nothing: {reason}")
 
-    def _accumulate(self, batches: list[PreparedBatch], buckets: GradientBuckets | None) -> tuple[float, int]:
-        """Add up the gradients of the batches; return the mean loss and the number of sentences."""
-        value, sentences, config = 0.0, 0, self.config
-        options: dict[str, Any] = {"chunk_tokens": config.chunk_tokens, "cached": config.chunk_tokens is not None}
-        options |= {"dtype": self.dtype, "ranks": self.ranks, "replicated": not config.sharded}
-        options["scale"] = self.scale.factor
-        rows = sum(map(len, map(attrgetter("rows"), batches)))
-        for batch in batches:
-            inputs = self.batches.move(batch, self.ranks)
-            weight = inputs.rows / rows  # By rows, as in one large batch: the last batch of an epoch may be smaller.
-            sentences += inputs.rows * inputs.columns.shape[1]
-            self.texts += len(inputs.tokens.truncated)
-            self.truncated += int(inputs.tokens.truncated.sum())
-            last_pass = buckets.overlap() if buckets is not None and batch is batches[-1] else None
-            loss = batch.dataset.rows.loss
-            result = backward(self.model, loss, inputs, weight=weight, last_pass=last_pass, **options)
-            value += float(result) * weight
-        return value, sentences
-
     def _clip(self) -> float:
         """Scale the gradients down to the maximum norm; return the norm before that."""
-        gradients: dict[type[Tensor], list[Tensor]] = {}  # No operation takes sharded and whole ones together.
-        for parameter in self.optimizers.trained.values():
+        by_kind: dict[type[Tensor], list[Tensor]] = {}  # No operation takes sharded and whole ones together.
+        for parameter in chain.from_iterable(group["params"] for group in self.optimizer.param_groups):
             if parameter.grad is not None:
-                gradients.setdefault(type(parameter.grad), []).append(parameter.grad)
-        if self.model.device.type == "cpu" and not self.config.sharded:
-            total = self.embedding_gradients.norm(self.optimizers.trained.values())
-        else:
-            norms = [nn.utils.get_total_norm(each) for each in gradients.values()]
-            total = math.hypot(*(float(norm.full_tensor() if hasattr(norm, "full_tensor") else norm) for norm in norms))
+                by_kind.setdefault(type(parameter.grad), []).append(parameter.grad)
+        norms = [nn.utils.get_total_norm(gradients) for gradients in by_kind.values()]
+        total = math.hypot(*(float(norm.full_tensor() if hasattr(norm, "full_tensor") else norm) for norm in norms))
         limit = self.config.max_gradient_norm
-        if limit is not None and total > limit:
-            for each in gradients.values():
-                torch._foreach_mul_(each, limit / total)
+        if limit is not None and limit < total < math.inf:
+            for gradients in by_kind.values():
+                torch._foreach_mul_(gradients, limit / total)
         return total
 
     def _describe_failure(self, batches: list[PreparedBatch], value: float, norm: float) -> str:
@@ -303,7 +302,7 @@ class Run:
                 if self.stores_best:
                     changing = self.weights.select_changing().items()
                     self.best_weights = {name: value.clone() for name, value in changing if name.startswith("model.")}
-            self._call("on_evaluate", {"figures": scores, "improved": best is not None})
+            self._call("on_evaluate", {"metrics": scores, "improved": best is not None})
 
         self.ranks.run_on_main(record)
 
@@ -338,14 +337,14 @@ class Run:
         if self.output is None:
             return
         self._gather_weights()
-        tensors, values = self.optimizers.state()
+        tensors, values = read_optimizer(self.optimizer, self.weights)
         tensors |= {name: gather_whole(value) for name, value in self.weights.select_changing().items()}
         tensors |= {f"best.{name}": gather_whole(value) for name, value in self.best_weights.items()}
         name = checkpoint.name_after(self.step)
 
         def save() -> None:
             state = {"step": self.step, "waiting": self.log.waiting, "best": self.best}
-            state["scale"] = self.scale.factor, self.scale.steps
+            state["scaler"] = self.scaler.state_dict()
             more, of_callbacks = read_states(self.callbacks)
             state |= {"stopped": self.progress.stopped, **self.setup, **values, **of_callbacks}
             both = tensors | more, state

@@ -17,11 +17,10 @@ from sbert.losses.checks import Data, run_check
 from sbert.losses.signature import Loss, Signature
 from sbert.modules import Transformer
 from sbert.training.batches import Batches, Dataset, check_column_settings
-from sbert.training.callbacks import AveragedWeights, Callback, EarlyStopping, as_callbacks
+from sbert.training.callbacks import Callback, EarlyStopping, as_callbacks
 from sbert.training.checkpoint import lock_output
 from sbert.training.config import TrainingConfig
 from sbert.training.negatives import RefreshNegatives
-from sbert.training.report import History
 from sbert.training.run import Run, preserve_random_state
 from sbert.training.table import RowIndices
 from sbert.training.training_data import TrainingData
@@ -167,8 +166,6 @@ class Trainer:
         if config.dtype == "float16" and self.model.device.type == "cpu":
             raise ValueError("dtype='float16' is emulated by CPUs, far slower; pass dtype='bfloat16' or 'float32'")
         warn_of_slow(parse_dtype(config.dtype), self.model.device)
-        if config.sharded and any(isinstance(each, AveragedWeights) for each in self.callbacks):
-            raise ValueError("AveragedWeights needs whole weights; leave it or sharded=True out")
         if self.evaluator is None:
             unused = [name for name in _OF_EVALUATIONS if getattr(config, name)]
             unused += ["EarlyStopping" for each in self.callbacks if isinstance(each, EarlyStopping)]
@@ -193,7 +190,7 @@ class Trainer:
     def fit(self, *, resume: bool = False, show_progress_bar: bool | None = None) -> list[dict[str, Any]]:
         """Train, and return the history: one dict every ``log_every`` steps, and one for each evaluation.
 
-        A notebook displays it as a table with curves.
+        ``sbert.visualization.training_curves`` draws it.
 
         Afterwards the model is in the same mode as before, with the weights of the last step (the best ones, with
         ``load_best``); the best weights are in ``output/best``. The caller's random number generators are restored.
@@ -228,7 +225,7 @@ class Trainer:
             ranks.run_on_main(lambda: stack.enter_context(lock_output(config.output)))
             weights = stack.enter_context(prepare_model(model, self.batches.losses, config))
             callbacks = self.evaluator, self.callbacks
-            return History(Run(weights, self.batches, config, *callbacks, ranks, resume, show_progress_bar).train())
+            return Run(weights, self.batches, config, *callbacks, ranks, resume, show_progress_bar).train()
 
 
 def _check_kinds(model: Any, config: Any) -> None:

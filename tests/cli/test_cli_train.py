@@ -406,11 +406,10 @@ def test_classes_are_evaluated_by_the_classifier_that_is_trained(folder: Path, l
 
 
 def test_callbacks_and_the_optimizer(run: Run) -> None:
-    callbacks = [{"name": "early-stopping", "patience": 1}, {"name": "averaged-weights", "decay": 0.5}]
-    training = {"evaluate_every": 1, "optimizer": "muon", "learning_rates": {"0.*": 1e-9}, "steps": 50}
+    callbacks = [{"name": "early-stopping", "patience": 1}]
+    training = {"evaluate_every": 1, "optimizer": "Adafactor", "learning_rates": {"0.*": 1e-9}, "steps": 50}
     Path("a.json").write_text(json.dumps({"callbacks": callbacks, "training": training}), encoding="utf-8")
     assert run(f"{COSINE} {EVALUATE} --learning-rate 1e-9 --config a.json --output out")[0] == 0
-    assert Path("out/averaged").is_dir()
     assert max(entry["step"] for entry in log("out")) < 50
 
 

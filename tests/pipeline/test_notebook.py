@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 import re
 from html.parser import HTMLParser
@@ -15,7 +14,6 @@ import pytest
 from sbert import Normalize, Pooling, SentenceEncoder
 from sbert.pipeline.notebook import Table
 from sbert.search import Hits, HybridIndex, IndexHits
-from sbert.training.report import History
 
 EVIL = ["<script>alert(1)</script>", "a & b\u202e", "$5 or $6", "\"quoted\" 'text'\nand a line", "x" * 500]
 
@@ -100,23 +98,6 @@ def test_results_with_their_queries(model: SentenceEncoder) -> None:
     assert results == [list(own) for own in results] == pickle.loads(pickle.dumps(results))
 
 
-def test_a_history(monkeypatch: pytest.MonkeyPatch) -> None:
-    entries: list[dict[str, Any]] = [{"step": 0, "evaluation": {"f<1": 0.5}}]
-    for step in range(1, 41):
-        entries += [{"step": step, "loss": 1 / step, "learning_rate": 1e-5}]
-        entries += [{"step": step, "evaluation": {"f<1": 0.5 + step / 100}}] if step % 2 == 0 else []
-    history = History(entries)
-    assert history == entries == json.loads(json.dumps(history)) == pickle.loads(pickle.dumps(history))
-    page = read(history)
-    assert page.tags[-1] == "img"
-    assert page.cells[:9] == ["step", "f<1", "mean loss", "0", "0.5000", "", "4", "0.5400", "0.2500"]
-    assert page.cells[-3:] == ["40", "0.9000", "0.0250"]
-    assert len(page.cells) <= 3 * 14
-    monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
-    assert "img" not in read(history).tags
-    assert read(History()).cells == ["step"]
-
-
 # --------------------------------------------------------------------------------------------------------- a kernel
 
 CELLS = {
@@ -125,8 +106,6 @@ CELLS = {
     "&lt;b&gt;": "Hits(np.array([[0.9]], np.float32), np.array([[0]])).with_texts(['<b>'])",
     "A cat sleeps.": "from sbert.search import HybridIndex\nindex = HybridIndex(model)\nindex.add(['A cat sleeps.'])\n"
     "index.search('cat')",
-    '<img style="max-width:100%" src="data:image/png;base64,iVBOR': "from sbert.training.report import History\n"
-    "History([{'step': step, 'loss': 1 / step, 'learning_rate': 1e-5} for step in (1, 2)])",
     "bar": "_ = model.encode([str(row) for row in range(1000)], show_progress_bar=True)",
 }
 

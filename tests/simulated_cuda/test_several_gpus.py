@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from sbert.distributed import buckets
 from sbert.distributed.buckets import GradientBuckets, sort_unused_first
 from sbert.losses import MultipleNegativesRankingLoss
 from sbert.losses.signature import Signature
-from sbert.training import Ranks, TrainingBatch, backward, weights
+from sbert.training import Ranks, TrainingBatch, backward
 from sbert.training.backward import get_random_state
 from sbert.training.run import preserve_random_state, seed_step
 from tests import small
@@ -89,30 +90,47 @@ def test_training_resumes_where_it_was(folder: Path, gpu: Simulator, tmp_path: P
     assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
 
 
-@pytest.mark.parametrize("first", [2.0**16, 2.0**30])
-def test_training_in_float16(first: float, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("first", "steps"), [(2.0**16, 4), (2.0**20, 8)])
+def test_training_in_float16(
+    first: float, steps: int, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """On a GPU without bfloat16: steps as those of float32, and a resumed run has the same bits, its scale included."""
-    monkeypatch.setattr(weights, "_FIRST_SCALE", first)
-    monkeypatch.setattr(weights, "_SCALE_STEPS", 3)
-    options: dict[str, Any] = {"dtype": "float16", "keep": 9, "checkpoint_every": 1}
-    start = [parameter.detach() for parameter in encoder(folder, "cpu").parameters()]
+    monkeypatch.setattr(torch.amp, "GradScaler", partial(torch.amp.GradScaler, init_scale=first, growth_interval=3))
+    options: dict[str, Any] = {"dtype": "float16", "keep": 9, "checkpoint_every": 1, "steps": steps}
     with simulated((7, 5)):
-        expected = train(folder, "cuda")
         whole = train(folder, "cuda", tmp_path / "whole", **options)
-        steps = [torch.cat([(b - a).flatten() for a, b in zip(start, each, strict=True)]) for each in (whole, expected)]
-        assert torch.cosine_similarity(*steps, dim=0) > 0.9  # Of AdamW, whose first steps depend on signs alone.
-        states = sorted((tmp_path / "whole" / "checkpoints").glob("*/training/state.json"))
-        scales = [json.loads(path.read_text(encoding="utf-8"))["scale"] for path in states]
+        paths = sorted((tmp_path / "whole" / "checkpoints").glob("step-*"))
+        states = [json.loads((path / "training/state.json").read_text(encoding="utf-8")) for path in paths]
+        scales = [first, *(state["scaler"]["scale"] for state in states)]
+        saved = [(path / "model.safetensors").read_bytes() for path in paths]
         if first == 2.0**16:
-            assert scales == [[2.0**16, 1], [2.0**16, 2], [2.0**17, 0], [2.0**17, 1]]
-        else:
-            assert 1 < scales[0][0] < first
-        for late in (tmp_path / "whole" / "checkpoints").glob("step-0000000[34]"):
-            shutil.rmtree(late)
+            assert scales[1:] == [2.0**16, 2.0**16, 2.0**17, 2.0**17]
+            start = [parameter.detach() for parameter in encoder(folder, "cpu").parameters()]
+            changes = [
+                torch.cat([(after - before).flatten() for before, after in zip(start, weights, strict=True)])
+                for weights in (whole, train(folder, "cuda", dtype="float32"))
+            ]
+            assert torch.cosine_similarity(*changes, dim=0) > 0.9  # The first steps of AdamW depend on signs alone.
+        else:  # A step whose gradients overflow is left out, and the next one has half the scale.
+            assert scales[1] == first / 2
+            for step in range(1, steps):
+                assert (saved[step] == saved[step - 1]) == (scales[step + 1] < scales[step])
+            assert len(set(saved)) > 2
+        for path in paths[-2:]:
+            shutil.rmtree(path)
         resumed = train(folder, "cuda", tmp_path / "whole", resume=True, **options)
         assert all(torch.equal(a, b) for a, b in zip(resumed, whole, strict=True))
     with pytest.raises(ValueError, match="dtype='float16' is emulated by CPUs"):
         train(folder, "cpu", dtype="float16")
+
+
+@pytest.mark.parametrize(("capability", "dtype"), [((8, 0), "bfloat16"), ((7, 5), "float32")])
+def test_by_default_a_gpu_with_bfloat16_trains_in_it(capability: tuple[int, int], dtype: str, folder: Path) -> None:
+    with simulated(capability):
+        by_default, chosen = (train(folder, "cuda", steps=2, dtype=name) for name in ("auto", dtype))
+        other = train(folder, "cuda", steps=2, dtype="float32" if dtype == "bfloat16" else "bfloat16")
+    assert all(torch.equal(a, b) for a, b in zip(by_default, chosen, strict=True))
+    assert not all(torch.equal(a, b) for a, b in zip(by_default, other, strict=True))
 
 
 def test_generators_are_those_of_the_device(gpu: Simulator) -> None:

@@ -19,7 +19,6 @@ from sbert.data import read_nli
 from sbert.data.sentence_pairs import CLASSES
 from sbert.losses import MatryoshkaLoss, MultipleNegativesRankingLoss, SoftmaxLoss
 from sbert.losses.scores import choose_score_loss
-from sbert.training import AveragedWeights
 from tests import small
 from tests.training.helpers import pairs, tiny
 
@@ -66,9 +65,9 @@ def test_a_card_has_the_name_of_the_model_and_loads_it(
     loss = MultipleNegativesRankingLoss() if kind == "encoder" else choose_score_loss(model, "bce")
     for output in (Path("runs/cats"), tmp_path / "runs" / "dogs"):
         config = TrainingConfig(output, steps=1, batch_size=8)
-        data, options = pairs(8, kind != "encoder"), {"evaluator": lambda _: 1.0, "callbacks": AveragedWeights()}
+        data, options = pairs(8, kind != "encoder"), {"evaluator": lambda _: 1.0}
         Trainer(model, data, loss, config, **options).fit(show_progress_bar=False)
-        for folder in ("final", "best", "averaged", "checkpoints/step-00000001"):
+        for folder in ("final", "best", "checkpoints/step-00000001"):
             check_card(output / folder, output.name, f"runs/{output.name}/{folder}")
     model.save("birds")
     check_card(tmp_path / "birds", "birds", "birds")
@@ -140,12 +139,11 @@ def test_each_card_tells_its_own_training_and_no_folder(tmp_path: Path) -> None:
     loss = MatryoshkaLoss(MultipleNegativesRankingLoss(hardness_mode="hard"), [16, 8])
     for output in (tmp_path / "first", None):
         config = TrainingConfig(output, steps=2, learning_rate=2e-3 if output else 3e-3)
-        callbacks = AveragedWeights()
-        Trainer(model, pairs(8, False), loss, config, callbacks=callbacks).fit(show_progress_bar=False)
+        Trainer(model, pairs(8, False), loss, config).fit(show_progress_bar=False)
     model.save(tmp_path / "second")
     cards = {path.parent.name: path.read_text(encoding="utf-8") for path in tmp_path.rglob("[fs]*/**/README.md")}
     assert {name: "| 0.003 |" in card for name, card in cards.items()} == {
-        **dict.fromkeys(["step-00000001", "step-00000002", "final", "averaged"], False),
+        **dict.fromkeys(["step-00000001", "step-00000002", "final"], False),
         "second": True,
     }
     for card in cards.values():

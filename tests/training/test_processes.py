@@ -80,10 +80,10 @@ def results(output: Path) -> list[Tensor]:
 
 
 def gradients(ranks: list[int], together: Ranks, overlapping: bool = False) -> list[Tensor | None]:
-    """Those of a table with sparse gradients, of layers that both ranks use, one or none, and of a frozen one."""
+    """Those of a table, of layers that both ranks use, one or none, and of a frozen one."""
     torch.manual_seed(0)
     names = ("both", "second", "none", "frozen")
-    model = nn.ModuleDict({"table": nn.Embedding(4, 8, sparse=True)} | {name: nn.Linear(8, 8) for name in names})
+    model = nn.ModuleDict({"table": nn.Embedding(4, 8)} | {name: nn.Linear(8, 8) for name in names})
     model["frozen"].requires_grad_(False)
     value = torch.zeros(())
     for rank in ranks:
@@ -93,7 +93,7 @@ def gradients(ranks: list[int], together: Ranks, overlapping: bool = False) -> l
     with buckets.overlap() if overlapping else nullcontext():
         value.backward()
     buckets.finish()
-    return [None if p.grad is None else p.grad.to_dense() for p in model.parameters()]
+    return [p.grad for p in model.parameters()]
 
 
 def on_a_rank(rank: int, folder: Path) -> None:

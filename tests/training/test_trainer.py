@@ -27,7 +27,6 @@ from sbert.losses import (
 )
 from sbert.pipeline.progress import progress_bar
 from sbert.training import Callback, EarlyStopping, Progress, Ranks, Signature, TrainingBatch, TrainingData
-from sbert.training import weights as tables
 from sbert.training.sampling import in_order
 from sbert.training.weights import Weights
 from tests import pairs as scored
@@ -42,16 +41,9 @@ def model() -> SentenceEncoder:
     return tiny()
 
 
-@pytest.fixture(params=[1, 1 << 30], ids=["rows of tables", "whole tables"])
-def large(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From how many numbers on the gradients of a table are stored and written by rows."""
-    monkeypatch.setattr(tables, "_LARGE", request.param)
-
-
 # -------------------------------------------------------------------------------------------------------- steps
 
 
-@pytest.mark.usefixtures("large")
 def test_training_is_that_of_a_plain_loop(model: SentenceEncoder) -> None:
     """Three steps by hand with torch alone, dropout off."""
     by_hand, head = copy.deepcopy(plain(model)), SoftmaxLoss(16, 3)
@@ -79,7 +71,6 @@ def test_training_is_that_of_a_plain_loop(model: SentenceEncoder) -> None:
     same_weights(head, same_head)
 
 
-@pytest.mark.usefixtures("large")
 @pytest.mark.parametrize(("count", "parts"), [(8, 2), (13, 4)])
 def test_accumulated_batches_are_one_large_batch(model: SentenceEncoder, count: int, parts: int) -> None:
     """Weighted by rows: the last one may be short."""
@@ -252,6 +243,16 @@ def test_not_a_number_stops_at_once(model: SentenceEncoder, tmp_path: Path) -> N
 
     with pytest.raises(FloatingPointError, match=r"the gradient norm is inf|the loss is nan"):
         fit(model, pairs(16, False), steep)
+
+
+@pytest.mark.parametrize(("chunk_tokens", "proposed"), [(None, 4096), (1000, 500)])
+def test_a_step_that_exceeds_the_memory_names_chunk_tokens(chunk_tokens: int | None, proposed: int) -> None:
+    def loss(anchor: Tensor, positive: Tensor) -> Tensor:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
+
+    words = rf"step 1 does not fit into the memory of cpu \(OutOfMemoryError: CUDA out of memory.*; pass chunk_tokens={proposed}:"
+    with pytest.raises(torch.OutOfMemoryError, match=words):
+        fit(tiny(), pairs(8, False), loss, chunk_tokens=chunk_tokens)
 
 
 # --------------------------------------------------------------------------------------------- prompts and lengths
@@ -518,12 +519,12 @@ def nothing(rows: TrainingData, batch_size: int, generator: np.random.Generator)
         ({"sharded": True, "output": "o"}, "start the program with torchrun"),
         ({"learning_rate": float("nan")}, "learning_rate=nan"),
         ({"warmup": 2.0}, "warmup=2.0 is not a fraction of the steps; pass 0.0 to 1.0, or an int of steps"),
-        ({"dtype": "float8"}, "dtype='float8' is unknown; pass one of 'float32', 'bfloat16', 'float16'"),
+        ({"dtype": "float8"}, "dtype='float8' is unknown; pass one of 'auto', 'float32', 'bfloat16', 'float16'"),
         ({"freeze": ["bert.*"]}, r"freeze: 'bert\.\*' matches none of the \d+ weights, such as 0\.auto_model"),
         ({"freeze": ["*"]}, "nothing is trained"),
         ({"learning_rates": {"*": 0}}, r"learning_rates\['\*'\]=0 is not positive; pass a number above 0"),
         ({"schedule": 3}, "schedule is of type int; pass a name or a function"),
-        ({"optimizer": "adafactor", "eps": 1.0}, "betas and eps are settings of AdamW"),
+        ({"optimizer": "adamw_8bit"}, "optimizer='adamw_8bit' is unknown; pass one of 'Adafactor', "),
         ({"freeze": "0.*"}, "freeze is of type str; pass a list of patterns"),
         ({"warmup": 0, "schedule": lambda _: None}, "what schedule returned is None; pass a number"),
         ({"drop_last": True}, r"makes no batch of batch_size rows \(drop_last=True\) of data"),

@@ -38,7 +38,7 @@ _ELSE = "sbert.Trainer, its callbacks and its settings"
 # Those that are ours under another name, at most.
 _SAME = {name: row.new_name or name for name, row in _ROWS.items() if row.how in ("same", "other name")}
 _OPTIMIZERS: dict[str, Any] = {
-    "adamw_torch": "adamw", "adamw_torch_fused": "adamw", "adamw_8bit": "adamw_8bit", "adamw_bnb_8bit": "adamw_8bit",
+    "adamw_torch": "AdamW", "adamw_torch_fused": "AdamW",
     "sgd": torch.optim.SGD, "adagrad": torch.optim.Adagrad, "rmsprop": torch.optim.RMSprop,
 }  # fmt: skip
 _SAMPLERS, _MIXES = "batch_sampler no_duplicates no_duplicates_hashed group_by_label", "round_robin proportional"
@@ -107,7 +107,7 @@ def _defaults() -> dict[str, Any]:
 def _choose_optimizer(args: Any, given: tuple[Any, Mapping[str, Any]] | None = None) -> dict[str, Any]:
     """The optimizer of our settings and its rate: of one of their names, or of a class and its arguments."""
     kind, options = given or (_OPTIMIZERS[args.optim], {"lr": args.learning_rate})
-    kind = "adamw" if kind is torch.optim.AdamW and set(options) == {"lr"} else kind
+    kind = "AdamW" if kind is torch.optim.AdamW and set(options) == {"lr"} else kind
     if not isinstance(kind, type):
         return {"optimizer": kind, "learning_rate": options["lr"]}
     trial = kind([torch.nn.Parameter(torch.zeros(1))], **options)  # Its arguments are checked, and its rate known.
@@ -215,24 +215,24 @@ class _Reporter(Callback):
 
     def on_step(self, progress: Any) -> None:
         """Log what is due."""
-        figures, is_last = progress.figures, progress.step == progress.total
-        self.losses.append(figures["loss"])
+        metrics, is_last = progress.metrics, progress.step == progress.total
+        self.losses.append(metrics["loss"])
         ends = is_last or progress.step % self.each == 0
         for event in ["on_step_end", *["on_epoch_end"] * ends]:
             self.call(event)
             if self.owner.control.should_log:
-                loss, norm = fmean(self.losses[self.logged :]), figures["gradient_norm"]
-                self.log({"loss": loss, "grad_norm": norm, "learning_rate": figures["learning_rate"]})
+                loss, norm = fmean(self.losses[self.logged :]), metrics["gradient_norm"]
+                self.log({"loss": loss, "grad_norm": norm, "learning_rate": metrics["learning_rate"]})
                 self.logged = len(self.losses)
         self.call(*[] if is_last else [*["on_epoch_begin"] * ends, "on_step_begin"])
 
     def on_evaluate(self, progress: Any) -> None:
         """Log the scores, and remember the best."""
-        state, scores = self.owner.state, _rename_scores(progress.figures)
+        state, scores = self.owner.state, _rename_scores(progress.metrics)
         self.log(scores)
         self.call("on_evaluate", metrics=scores)
         if progress.improved:
-            state.best_metric = progress.figures[self.config["metric"] or next(iter(progress.figures))]
+            state.best_metric = progress.metrics[self.config["metric"] or next(iter(progress.metrics))]
             state.best_model_checkpoint = progress.folder and str(progress.folder / "best")
 
     def on_save(self, progress: Any) -> None:
