@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
-_IN_RUNS = re.compile(r"final|best|averaged|checkpoints|(step|checkpoint)-\d+")  # Folders of models in those of runs.
+_IN_RUNS = re.compile(r"final|best|checkpoints|(step|checkpoint)-\d+")  # Folders of models in those of runs.
 
 
 class Training(NamedTuple):
@@ -37,7 +37,7 @@ def name_model(name: str | None, path: Path) -> tuple[str, str]:
 
     Args:
         name: Name of the model, such as ``"me/model"`` on the hub. Default: that of the folder, or of the output folder
-            of a training, which holds it as ``final``, ``best``, ``averaged`` or a checkpoint.
+            of a training, which holds it as ``final``, ``best`` or a checkpoint.
         path: The folder.
 
     Example:
