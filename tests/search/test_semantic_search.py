@@ -26,7 +26,7 @@ blocks: Any = sys.modules["sbert.search.exact.semantic_search"]
 @pytest.fixture(params=[torch.float32, torch.bfloat16, None], ids=str)
 def _dtype(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each dtype whose product may be the fastest somewhere; None: queries are few, and rows are not converted."""
-    monkeypatch.setattr(blocks, "_FEW", 1000 if request.param is None else 0)
+    monkeypatch.setattr(comparison, "FEW", 1000 if request.param is None else 0)
     if request.param is not None:
         monkeypatch.setattr(comparison, "product_dtype", lambda device: request.param)
 
@@ -63,7 +63,7 @@ def equal(hits: Hits, expected: Hits) -> None:
 def test_search_is_the_sorted_whole(similarity: str, k: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """With every row there twice, rows of length 0, and lengths from a hundredth to a hundred."""
     monkeypatch.setattr(blocks, "_VALUES", 1 << 14)
-    monkeypatch.setattr(blocks, "_QUERIES", max(4, blocks._FEW))
+    monkeypatch.setattr(blocks, "_QUERIES", max(4, comparison.FEW))
     rng = np.random.default_rng(0)
     queries, vectors = (rng.normal(size=(rows, 12)).astype(np.float32) for rows in (7, 3100))
     vectors *= 10 ** rng.uniform(-2, 2, (3100, 1)).astype(np.float32)
@@ -94,21 +94,22 @@ def test_what_exceeds_a_limit_is_never_left_out(similarity: str, autocast: bool)
         # Numbers between two of bfloat16, all of which are rounded the same way.
         vectors[::2] = vectors[::2].bfloat16().float() * (1 + 2.0**-8 * 0.99)
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
-            few, asked = blocks._FEW > 0, vectors[::512] / scale
-            queries = prepare(asked, "q", similarity, buffer=torch.empty_like(asked) if few else None)
+            few, asked = comparison.FEW > 0, vectors[::512] / scale
+            queries = prepare(asked, "q", similarity, dtype=torch.float32 if few else None)
             rows = prepare(vectors, "corpus", similarity, queries=queries if few else None)
             prefilter = Prefilter(queries)
         scores = all_scores(queries, rows)
         ranked = scores.sort(1, descending=True).values
         for rank in (0, 2, 5):
             limit = torch.nextafter(ranked[:, rank], torch.tensor(-math.inf)).double()
-            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
-                pairs = prefilter.candidates(rows, limit)
-            if pairs is not None:  # None is what compares all of them.
-                passed += 1
-                known = {*zip(pairs[1].tolist(), pairs[0].tolist(), strict=True)}
-                assert known >= {(of, at) for of, at in (scores > limit[:, None]).nonzero().tolist()}
-    assert passed >= 4
+            for given in (limit, None):
+                with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
+                    pairs = prefilter.candidates(rows, given, rank + 1)
+                if pairs is not None:  # None is what compares all of them.
+                    passed += 1
+                    found = {*zip(pairs[1].tolist(), pairs[0].tolist(), strict=True)}
+                    assert found >= {(of, at) for of, at in (scores > limit[:, None]).nonzero().tolist()}
+    assert passed >= 8
 
 
 @pytest.mark.usefixtures("_dtype")
@@ -164,7 +165,7 @@ def test_few_queries_have_the_hits_of_many(
     queries = vectors[[0, 2000, 10, 5]].astype("f8" if dtype == "f8" else "f4")
     if size == 1.0:
         queries[2] *= 1000
-    few = blocks._FEW
+    few = comparison.FEW
     assert few >= len(queries)
     with np.errstate(over="ignore"):  # Some scores are infinite in float32.
         expected = whole(queries, vectors, 12, similarity)
@@ -173,11 +174,11 @@ def test_few_queries_have_the_hits_of_many(
         for corpus in (vectors, torch.from_numpy(vectors), np.load(tmp_path / "vectors.npy", mmap_mode="r")):
             results = []
             for maximum in (few, 0):
-                monkeypatch.setattr(blocks, "_FEW", maximum)
+                monkeypatch.setattr(comparison, "FEW", maximum)
                 results.append(semantic_search(queries, corpus, 12, similarity=similarity))
             equal(results[0], expected)
             equal(results[1], expected)
-            monkeypatch.setattr(blocks, "_FEW", few)
+            monkeypatch.setattr(comparison, "FEW", few)
             one = semantic_search(queries[0], corpus, 12, similarity=similarity)
             equal(one, Hits(expected.scores[:1], expected.indices[:1]))
 
@@ -231,7 +232,7 @@ def forms(vectors: np.ndarray, folder: Path) -> Iterator[Any]:
 
 
 def test_a_corpus_may_be_anything_that_holds_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocks, "_FIRST_ROWS", 64)
+    monkeypatch.setattr(blocks, "_VALUES", 64 * 20)
     rng = np.random.default_rng(0)
     queries, vectors = (rng.normal(size=(rows, 20)).astype(np.float32) for rows in (3, 1000))
     for given in forms(vectors, tmp_path):

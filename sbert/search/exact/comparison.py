@@ -46,7 +46,9 @@ _MANY = 16
 # Rows that are excluded together if their greatest product is too small.
 _GROUP = 32
 # Above this fraction of all pairs, scoring all of them is faster than selecting some.
-_MAX_FRACTION = 1 / 32
+_MAX_FRACTION, _MAX_FRACTION_OF_FEW = 1 / 32, 1 / 2
+# Maximum number of queries for which a CPU multiplies the rows as they are: converting them takes longer.
+FEW = 16
 # Queries, and rows, of a tile of the matrix of all pairs.
 TILE_QUERIES, TILE_ROWS = 256, 1 << 14
 
@@ -81,7 +83,7 @@ def prepare(
     similarity: str,
     start: int = 0,
     exact: bool = False,
-    buffer: Tensor | None = None,
+    dtype: torch.dtype | None = None,
     queries: PreparedVectors | None = None,
     norms: Tensor | None = None,
 ) -> PreparedVectors:
@@ -93,36 +95,33 @@ def prepare(
         similarity: Similarity of the scores.
         start: Row of the corpus that is the first of these, for messages.
         exact: Whether to compute exact lengths, which pays if the rows are compared many times.
-        buffer: Memory of earlier rows' ``low_precision`` to reuse, in its dtype; allocating new memory takes time.
+        dtype: Dtype of ``low_precision``. Default: that of the fastest matrix product.
         queries: Few queries, which the rows are multiplied with as they are, while they are in the CPU cache.
         norms: The ``norms`` of an earlier call with the same values, which are not computed again.
 
     Raises:
         ValueError: If a value is NaN or infinite, or a vector is too long for float64; the message names its row.
     """
-    known, lengths = norms is not None, torch.float64 if exact else values.dtype
-    norms = torch.empty(len(values), dtype=lengths, device=values.device) if norms is None else norms
-    multiplied = products = None
-    if queries is not None and queries.low_precision is not None:
-        multiplied, low_precision = queries.low_precision.to(values.dtype), values
-        products = values.new_empty(len(multiplied), len(values))
-    else:
-        if buffer is None or len(buffer) < len(values):
-            buffer = torch.empty_like(values, dtype=product_dtype(values.device))
-        low_precision = buffer[: len(values)]
+    products, low_precision, known = None, values, norms is not None
+    if norms is None:
+        norms = torch.empty(len(values), dtype=torch.float64 if exact else values.dtype, device=values.device)
     step = _CACHED_ROWS if values.device.type == "cpu" else _ROWS_ON_GPU
-    if known and multiplied is not None and len(multiplied) == 1:  # Each value is read once, so no cache is needed.
-        step = max(1, len(values))
+    few = None if queries is None or queries.low_precision is None else queries.low_precision.to(values.dtype)
+    if few is None:
+        low_precision = torch.empty_like(values, dtype=dtype or product_dtype(values.device))
+    else:
+        products = values.new_empty(len(few), len(values))
+        step = max(1, len(values)) if known else step  # Each value is read once.
     with torch.autocast(values.device.type, enabled=False):  # It would lower the precision of products.
         for low in range(0, len(values), step):
             part = slice(low, low + step)
             if not known:
                 torch.linalg.vector_norm(values[part].double() if exact else values[part], dim=1, out=norms[part])
-            if products is not None and multiplied is not None:
-                torch.mm(multiplied, values[part].T, out=products[:, part])
-            else:
+            if products is None or few is None:
                 divisors = norms[part, None].clamp(min=_SHORTEST) if similarity == "cosine" else norms.new_ones(1)
                 torch.div(values[part], divisors, out=low_precision[part])
+            else:
+                torch.mm(few, values[part].T, out=products[:, part])
     safe = bool(((norms > _SHORTEST) & (norms < _LONGEST)).all())  # False if a length is NaN.
     if not safe:
         values, norms, safe = _check_unusual(values, norms, name, similarity, start)
@@ -260,33 +259,38 @@ class Prefilter:
         if queries.similarity == "euclidean":
             self._slack += u * norms  # The product is rounded before it is used.
 
-    def candidates(self, rows: PreparedVectors, limits: Tensor) -> tuple[Tensor, Tensor] | None:
+    def candidates(self, rows: PreparedVectors, limits: Tensor | None, top_k: int = 0) -> tuple[Tensor, Tensor] | None:
         """All pairs whose score may exceed the limit of their query, and few others.
 
         Args:
-            rows: PreparedVectors.
-            limits: (queries,) float64.
+            rows: Rows.
+            limits: (queries,) float64; None for the score of the row at rank ``top_k``, which may itself be reached.
+            top_k: See ``limits``.
 
         Returns:
             The rows and the queries of the pairs, (pairs,) each; None if all pairs should be scored: the bound does not
             hold, or the candidates would be too many.
         """
-        if rows.low_precision is None or self.queries.low_precision is None:
+        too_few = limits is None and top_k >= len(rows.values)
+        if rows.low_precision is None or self.queries.low_precision is None or too_few:
             return None
-        if rows.products is not None:
-            products = rows.products.clone()  # (rows, queries)
-        else:
+        products = rows.products  # (rows, queries)
+        if products is None:
             products = _low_precision_products(rows.low_precision, self.queries.low_precision)
-        bound = limits - self._slack
+        error, required = self._slack, limits
         if rows.similarity == "dot":
-            bound = limits - self._slack * rows.norms.max()
+            error = self._slack * rows.norms.max()
         elif rows.similarity == "euclidean":  # |s - c| < t  <=>  s.c - |c|^2 / 2 > (|s|^2 - t^2) / 2
-            products = products.float().sub_(rows.norms.float().square()[:, None], alpha=0.5)
+            products = products.float().sub(rows.norms.float().square()[:, None], alpha=0.5)
             longest, squares = rows.norms.max().double(), self._norms.square()
-            bound = (squares - limits.square()) / 2 - self._slack * longest
-            bound -= 2 * self._margin * (squares + longest.square())
+            error = self._slack * longest + 2 * self._margin * (squares + longest.square())
+            required = None if limits is None else (squares - limits.square()) / 2
+        if required is None:
+            # At least top_k rows have these products, and so the scores that are lower by the error.
+            required = products.topk(top_k, dim=0).values[-1].double() - error
+            required -= 2.0**-8 * required.abs() if products.dtype == torch.bfloat16 else 0
         # Rounding is monotonic, so rounded products may be compared with rounded bounds.
-        return _at_least(products, bound.to(products.dtype))
+        return _at_least(products, (required - error).to(products.dtype))
 
 
 def _low_precision_products(rows: Tensor, queries: Tensor) -> Tensor:
@@ -314,7 +318,8 @@ def _at_least(products: Tensor, bound: Tensor) -> tuple[Tensor, Tensor] | None:
     else:
         members, remaining = nonzero(products[:, groups, columns] >= bound[columns])
         rows, columns = members * products.shape[1] + groups[remaining], columns[remaining]
-    return None if len(rows) > _MAX_FRACTION * products.numel() else (rows, columns)
+    most = _MAX_FRACTION if products.shape[-1] > FEW else _MAX_FRACTION_OF_FEW
+    return None if len(rows) > most * products.numel() else (rows, columns)
 
 
 def nonzero(mask: Tensor) -> tuple[Tensor, Tensor]:
@@ -370,17 +375,14 @@ class TopK:
 
     def __init__(self, queries: PreparedVectors, k: int) -> None:
         self._queries, self._k, self._count = queries, k, 0
-        self._prefilter: Prefilter | None = None
+        self._prefilter = Prefilter(queries)
         self._limits: Tensor | None = None  # (queries,) that a score must exceed, known once there are k hits.
         self._pairs: list[tuple[Tensor, Tensor, Tensor]] = []  # Query ids, rows of the corpus, scores.
         self._pending = 0
 
     def add(self, rows: PreparedVectors, start: int) -> None:
         """Compare rows, the first of which is row ``start`` of the corpus."""
-        candidates = None
-        if self._limits is not None:
-            self._prefilter = self._prefilter or Prefilter(self._queries)
-            candidates = self._prefilter.candidates(rows, self._limits)
+        candidates = self._prefilter.candidates(rows, self._limits, self._k)
         if candidates is None:
             matrix = all_scores(self._queries, rows)
             above = matrix >= matrix.topk(min(self._k, len(rows.values)), dim=1).values[:, -1:]

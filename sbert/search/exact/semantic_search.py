@@ -20,21 +20,18 @@ from sbert.functional import Vectors, check_similarity
 from sbert.inputs.arguments import check_count, check_positive, known_arguments
 from sbert.inputs.vectors import matrix, tensor_of, vectors_of
 from sbert.pipeline.quantization import check_ranges, dequantize
+from sbert.search.exact import comparison
 from sbert.search.exact.comparison import Hits, TopK, pair_scores, prepare
 from sbert.vector_files.formats import map_file
 
 # Queries that are compared with a block in one step.
 _QUERIES = 512
-# Maximum number of queries for which a CPU multiplies the rows as they are: converting them takes longer.
-_FEW = 16
 # Default number of candidates per requested row that are rescored.
 _OVERSAMPLE = 4
 # Maximum number of values, and of rows, in a block, on a CPU and on a GPU. For a small dimension, the scores take more
 # memory than the vectors.
 _VALUES, _VALUES_ON_GPU = 6 << 20, 1 << 26
 _ROWS, _ROWS_ON_GPU = 1 << 15, 1 << 18
-# The first block is smaller: without hits there is no limit for the prefilter, and all its rows are scored.
-_FIRST_ROWS = 1024
 # Bytes around a page that some systems map when the page is read.
 _READAHEAD = 4 << 20
 
@@ -119,22 +116,18 @@ def search_blocks(blocks: CorpusBlocks, k: int, similarity: str, norms: Norms | 
         similarity: Similarity of the scores.
         norms: Lengths from earlier searches of the same corpus, to which those of this one are added.
     """
-    few = blocks.device.type == "cpu" and len(blocks.queries) <= _FEW
-    buffer = torch.empty(blocks.queries.shape) if few else None  # The products of few queries are those of float32.
-    queries, buffer = prepare(blocks.queries, "queries", similarity, exact=True, buffer=buffer), None
+    few = blocks.device.type == "cpu" and len(blocks.queries) <= comparison.FEW
+    dtype = torch.float32 if few else None  # The products of few queries are those of float32.
+    queries = prepare(blocks.queries, "queries", similarity, exact=True, dtype=dtype)
     if not len(queries.values):
         return Hits(np.empty((0, k), np.float32), np.empty((0, k), np.int64))
-    tops = [TopK(queries, k)]
-    if len(queries.values) > _QUERIES:
-        tops = [TopK(queries.part(slice(low, low + _QUERIES)), k) for low in range(0, len(queries.values), _QUERIES)]
+    tops = [TopK(queries.part(slice(low, low + _QUERIES)), k) for low in range(0, len(queries.values), _QUERIES)]
     for start, values in blocks:
-        key, multiplied = (start, len(values), values.device), queries if few else None
+        key = (start, len(values), values.device)
         known = None if norms is None else norms.get(key)
-        rows = prepare(values, "corpus", similarity, start, buffer=buffer, queries=multiplied, norms=known)
+        rows = prepare(values, "corpus", similarity, start, queries=queries if few else None, norms=known)
         if rows.low_precision is not None and norms is not None:
             norms[key] = rows.norms
-        if rows.low_precision is not None and not few and (buffer is None or len(rows.low_precision) > len(buffer)):
-            buffer = rows.low_precision
         for top in tops:
             top.add(rows, start)
     return tops[0].hits() if len(tops) == 1 else Hits(*map(np.concatenate, zip(*map(TopK.hits, tops), strict=True)))
@@ -240,13 +233,12 @@ class CorpusBlocks:
             known = self._recognize(whole)
             low, dim = 0, None if self._coded else self._dim
             while low < len(whole):
-                high = low + min(most, max(_FIRST_ROWS, 4 * (self.count + low)))
+                high = low + most
                 block = tensor_of(_without_flag(whole[low:high])).detach().to(self.device)
                 if known != "float32":
                     block = dequantize(block, known, self._ranges, dim)
                 yield self.count + low, block if block.dtype == torch.float64 else block.float()
-                if len(whole) > _FIRST_ROWS:
-                    _release(whole, low, high)
+                _release(whole, low, high)
                 low = high
             self.count += len(whole)
 

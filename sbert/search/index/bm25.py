@@ -259,13 +259,13 @@ def _top_positions(scores: npt.NDArray[np.float32], k: int) -> npt.NDArray[np.in
         >>> _top_positions(np.array([1, 3, 2, 3, 3], np.float32), 2).tolist()
         [1, 3]
     """
-    if k < len(scores):
-        least = np.partition(scores, len(scores) - k)[len(scores) - k]
-        above, equal = np.flatnonzero(scores > least), np.flatnonzero(scores == least)
-        positions = np.concatenate([above, equal[: k - len(above)]])
+    positions = np.flatnonzero(scores)  # Few texts have a word of the query.
+    if len(positions) > k:
+        least = np.partition(scores[positions], len(positions) - k)[len(positions) - k]
+        positions = np.flatnonzero(scores >= least)
     else:
-        positions = np.arange(len(scores))
-    return positions[np.lexsort((positions, -scores[positions]))]
+        positions = np.append(positions, np.flatnonzero(scores == 0)[: k - len(positions)])
+    return positions[np.argsort(-scores[positions], kind="stable")[:k]]
 
 
 # ---------------------------------------------------------------------------------------------- the terms of texts

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -89,15 +89,18 @@ def fuse_checked(
     scores: list[list[float]] = []
     names: list[list[Id]] = []
     for query in range(len(hits[0].ids)):
-        shares: dict[Id, list[float]] = {}
-        for each, weight in zip(hits, weights, strict=True):
-            own = weight * _shares(each.scores[query].astype(float), constant)
-            for identity, share in zip(each.ids[query].tolist(), own.tolist(), strict=True):
-                shares.setdefault(identity, []).append(share)
-        # fsum does not depend on the order of the results, so that equal scores are equal.
-        sums = dict(zip(shares, map(math.fsum, shares.values()), strict=True))
-        names.append(sorted(sums, key=sums.__getitem__, reverse=True)[:top_k])
-        scores.append(list(map(sums.__getitem__, names[-1])))
+        listed = [result.ids[query].tolist() for result in hits]
+        column_of = {identity: column for column, identity in enumerate(dict.fromkeys(chain(*listed)))}
+        shares = np.zeros((len(hits), len(column_of)))
+        for row, result, weight, ids_of_result in zip(shares, hits, weights, listed, strict=True):
+            columns_of_result = [column_of[identity] for identity in ids_of_result]
+            row[columns_of_result] = weight * _shares(result.scores[query].astype(float), constant)
+        # Added in an order that does not depend on that of the results, so that equal scores are equal.
+        sums = np.sort(shares, axis=0).sum(axis=0)
+        best = np.argsort(-sums, kind="stable")[:top_k]
+        candidates = [*column_of]
+        names.append([candidates[column] for column in best.tolist()])
+        scores.append(sums[best].tolist())
     columns = min([top_k, *map(len, names)])
     shape, dtype = (len(names), columns), next((each.ids.dtype for each in hits if each.ids.size), hits[0].ids.dtype)
     ids: npt.NDArray[Any] = np.array([row[:columns] for row in names], dtype).reshape(shape)
