@@ -38,7 +38,7 @@ WORDS = {
     r"\bkin\b": "BERT-family models",
     r"reads_pairs": "is_cross_encoder",
     r"\b(?:whoever|nobody|somebody|anybody)\b": "the caller, no other thread, another process",
-    r"\b(?:vector|tensor|number|score|pair|figure|byte|bit)s? a (?:text|token|word|row|pair|sentence|vector)\b": "one per",
+    r"\b(?:vector|tensor|number|score|pair|figure|byte|bit)s? a (?:text|token|word|row|pair|sentence)\b": "one per",
     r"\bless (?:rows|texts|tokens|vectors|files|lines)\b": "fewer",
     r"\bis no (?:valid |whole )?(?:shard|Parquet|IndexHits|file|folder|number|model)\b": "is not a …",
     r"\bbehind (?:a|the) (?:prompts?|models?|texts?)\b": "after",
