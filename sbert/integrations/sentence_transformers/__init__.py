@@ -73,7 +73,7 @@ _FILES = {
     "losses": "cosent angle",
     "models": "module",
 }
-__getattr__ = forms.absent(__name__, "Training")
+__getattr__ = forms.raise_not_supported(__name__, "Training")
 SentenceTransformerModelCardData = ModelCardData
 mine_hard_negatives: Any = util.mine_hard_negatives
 quantize_embeddings: Any = util.quantize_embeddings

@@ -14,8 +14,8 @@ from sbert import Pooling, SentenceEncoder, cross_encoder
 from sbert.inputs.arguments import check_choice
 from sbert.inputs.prompts import with_role_prompt
 from sbert.integrations.sentence_transformers import features
-from sbert.integrations.sentence_transformers.forms import Form, ModelCardData, absent
-from sbert.integrations.sentence_transformers.models import note_dim
+from sbert.integrations.sentence_transformers.forms import ModelCardData, SignatureAdapter, raise_not_supported
+from sbert.integrations.sentence_transformers.models import add_dim_getters
 from sbert.integrations.sentence_transformers.training import (
     SentenceTransformerTrainer,
     SentenceTransformerTrainingArguments,
@@ -34,7 +34,7 @@ _BY_POSITION = (
     "prompt_name prompt batch_size show_progress_bar output_value precision convert_to_numpy convert_to_tensor device"
     " normalize_embeddings"
 ).split()
-_absent = absent("SentenceTransformer", "SentenceTransformer: methods and attributes")
+_absent = raise_not_supported("SentenceTransformer", "SentenceTransformer: methods and attributes")
 
 
 def _fit(
@@ -95,7 +95,7 @@ class SentenceTransformer(SentenceEncoder):
     processor = property(attrgetter("tokenizer"))
     transformers_model = property(lambda self: self[0].auto_model)
     config = property(lambda self: self[0].auto_model.config)
-    fit: Any = Form("SentenceTransformer.fit").function(_fit)
+    fit: Any = SignatureAdapter("SentenceTransformer.fit").function(_fit)
     old_fit = fit
 
     @wraps(SentenceEncoder.__init__)  # type: ignore[misc]
@@ -106,11 +106,12 @@ class SentenceTransformer(SentenceEncoder):
         choose_prompt(self)  # A ValueError if there is no such prompt.
         first, *rest = self
         if dim := getattr(first, "dim", 0):
-            note_dim(first, dim)
+            add_dim_getters(first, dim)
             for module in rest[:1]:
                 if isinstance(module, Pooling):
                     mode = module.modes if module.modes[1:] else module.modes[0]
-                    vars(note_dim(module, dim * len(module.modes))).update(embedding_dimension=dim, pooling_mode=mode)
+                    add_dim_getters(module, dim * len(module.modes))
+                    vars(module).update(embedding_dimension=dim, pooling_mode=mode)
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -169,7 +170,7 @@ class CrossEncoder(cross_encoder.CrossEncoder):
     model = transformers_model = property(lambda self: self.auto_model)
     config = property(lambda self: self.auto_model.config)
     default_activation_function = property(lambda self: self.activation)
-    fit: Any = Form("CrossEncoder.fit").function(_fit_pairs)
+    fit: Any = SignatureAdapter("CrossEncoder.fit").function(_fit_pairs)
     old_fit = fit
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
@@ -12,10 +11,15 @@ from sbert import evaluation
 from sbert.data.retrieval_data import read_hub_retrieval
 from sbert.distributed.ranks import ALONE
 from sbert.evaluation.evaluator import write_line
-from sbert.integrations.sentence_transformers.forms import Form, SimilarityFunction, absent, similarity_name
+from sbert.integrations.sentence_transformers.forms import (
+    SignatureAdapter,
+    SimilarityFunction,
+    raise_not_supported,
+    similarity_name,
+)
 
 
-class Kind(NamedTuple):
+class EvaluatorSpec(NamedTuple):
     """How one of their evaluators is made with ours.
 
     Args:
@@ -52,7 +56,7 @@ class SentenceEvaluator:
             self.primary_metric = prefix + self.primary_metric
         return {prefix + metric: float(value) for metric, value in metrics.items()}
 
-    def store_metrics_in_model_card_data(self, *given: Any) -> None:
+    def store_metrics_in_model_card_data(self, *_: Any) -> None:
         """Nothing: the trainer notes the metrics."""
 
 
@@ -78,34 +82,32 @@ class NamedEvaluator(CalledByPath):
     ``primary_metric`` is the name of the metric that decides, known after the first call.
     """
 
-    form: Form
-    kind: Kind
+    adapter: SignatureAdapter
+    spec: EvaluatorSpec
 
-    def __init__(self, *args: Any, **given: Any) -> None:
-        theirs = self.form.bind(args, given)
-        vars(self).update(theirs)
-        options = self.form.translate(theirs)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        arguments = self.adapter.bind(args, options)
+        vars(self).update(arguments)
+        options = self.adapter.translate(arguments)
         self.name: str = options.pop("name", "")
-        self.file_name = "_".join(filter(None, (self.form.name, self.name, "results.csv")))
+        self.file_name = "_".join(filter(None, (self.adapter.name, self.name, "results.csv")))
         self.write_csv = options.pop("write_csv", True)
         self._dim: int | None = options.pop("truncate_dim", None)
         main, similarities = options.pop("main", None), options.pop("similarities", None)
         if similarities is not None and not isinstance(similarities, Mapping):
-            similarities = {similarity_name(each): each for each in similarities}
-        if similarities is None and main is not None:
-            similarities = {main: main}
+            similarities = {similarity_name(similarity): similarity for similarity in similarities}
         self._main: str | None = main
-        self._similarities: Mapping[str, Any] | None = similarities or None
+        self._similarities: Mapping[str, Any] = similarities or ({} if main is None else {main: main})
         self._options = options
-        if "{similarity}" not in self.kind.metric:
-            self.kind.make(**options)  # Errors are raised now, and not at the end of an epoch.
+        if "{similarity}" not in self.spec.metric:
+            self.spec.make(**options)  # Errors are raised now, and not at the end of an epoch.
 
     @classmethod
     def from_input_examples(cls, examples: Iterable[Any], **options: Any) -> Any:
         """The evaluator of rows as objects, with their labels if it takes them."""
         rows = list(examples)
         labels = [row.label for row in rows]
-        if next(iter(cls.form.parameters)) == "sentence_pairs":
+        if next(iter(cls.adapter.parameters)) == "sentence_pairs":
             return cls([row.texts for row in rows], labels, **options)
         columns = list(zip(*(row.texts for row in rows), strict=True))
         return cls(*map(list, columns), *([labels] if len(columns) == 2 else []), **options)
@@ -119,25 +121,25 @@ class NamedEvaluator(CalledByPath):
         similarities = self._similarities or {default: default}
         with nullcontext() if self._dim is None else model.truncate_embeddings(self._dim):
             for label, similarity in similarities.items():
-                own = {"similarity": similarity_name(similarity)} if "{similarity}" in self.kind.metric else {}
-                metrics = self.kind.make(**self._options, **own).measure(vectors)
-                results[label] = {self.kind.renamed.get(name, name): value for name, value in metrics.items()}
+                chosen = {"similarity": similarity_name(similarity)} if "{similarity}" in self.spec.metric else {}
+                metrics = self.spec.make(**self._options, **chosen).measure(vectors)
+                results[label] = {self.spec.renamed.get(name, name): value for name, value in metrics.items()}
         if len(results) > 1:
-            every = list(results.values())
-            results["max"] = {name: max(one[name] for one in every) for name in every[0]}
+            listed = list(results.values())
+            results["max"] = {name: max(metrics[name] for metrics in listed) for name in listed[0]}
+        by_name = {self._metric_name(name, of): value for of in results for name, value in results[of].items()}
         label = self._main or next(reversed(results))
-        by_name = {self._metric_name(name, each): value for each, one in results.items() for name, value in one.items()}
-        primary = [name for name in results[label] if name.startswith(self.kind.primary)]
-        self.primary_metric = self._metric_name(primary[-1 if self.kind.primary else 0], label)
+        primary = [name for name in results[label] if name.startswith(self.spec.primary)]
+        self.primary_metric = self._metric_name(primary[-1 if self.spec.primary else 0], label)
         return {self.primary_metric: by_name.pop(self.primary_metric), **by_name}
 
     def _metric_name(self, metric: str, label: str) -> str:
-        own = self.kind.metric
-        if label == "max" and own == "{similarity}_{name}":
-            own = "max_{name}"
+        form = self.spec.metric
+        if label == "max" and form == "{similarity}_{name}":
+            form = "max_{name}"
         part, _, last = metric.rpartition("_")
         part = "NanoBEIR_mean" if part == "mean" else part
-        return "_".join(filter(None, (self.name, own.format(name=metric, similarity=label, part=part, last=last))))
+        return "_".join(filter(None, (self.name, form.format(name=metric, similarity=label, part=part, last=last))))
 
 
 def _measure(evaluator: Any, vectors: evaluation.Vectors, name: str) -> Mapping[str, float]:
@@ -151,7 +153,7 @@ def _measure(evaluator: Any, vectors: evaluation.Vectors, name: str) -> Mapping[
 
 
 class SequentialEvaluator(CalledByPath):
-    """Several evaluators in turn; ``main_score_function`` makes one score of their primary ones.
+    """Several evaluators one after the other; ``main_score_function`` makes one score of their primary ones.
 
     Texts that they have in common are encoded once.
     """
@@ -166,17 +168,16 @@ class SequentialEvaluator(CalledByPath):
 
     def measure(self, vectors: evaluation.Vectors) -> dict[str, float]:
         """The metrics of all, after the score."""
-        metrics = [_measure(each, vectors, f"evaluator_{number}") for number, each in enumerate(self.evaluators)]
-        score = self._main([next(iter(one.values())) for one in metrics])
-        return {"sequential_score": score, **{name: value for one in metrics for name, value in one.items()}}
+        parts = [_measure(part, vectors, f"evaluator_{number}") for number, part in enumerate(self.evaluators)]
+        score = self._main([next(iter(metrics.values())) for metrics in parts])
+        return {"sequential_score": score, **{name: value for metrics in parts for name, value in metrics.items()}}
 
 
-def _paraphrases(texts: Mapping[Any, str], pairs: Iterable[Any] | None = None, known: Any = None, **more: Any) -> Any:
+def _paraphrases(texts: Mapping[Any, str], pairs: Iterable[Any] | None, by_id: Any, **more: Any) -> Any:
     positions = {name: position for position, name in enumerate(texts)}
-    listed = list(pairs or ()) + [(one, other) for one in known or {} for other, same in known[one].items() if same]
-    return evaluation.ParaphraseMiningEvaluator(
-        texts.values(), [(positions[one], positions[other]) for one, other in listed], **{"top_k": 100, **more}
-    )
+    ids = list(pairs or ()) + [(one, other) for one in by_id or {} for other, same in by_id[one].items() if same]
+    duplicates = [(positions[one], positions[other]) for one, other in ids]
+    return evaluation.ParaphraseMiningEvaluator(texts.values(), duplicates, **more)
 
 
 class _PercentError(evaluation.MSEEvaluator):
@@ -184,19 +185,6 @@ class _PercentError(evaluation.MSEEvaluator):
 
     def measure(self, vectors: evaluation.Vectors) -> dict[str, float]:
         return {"negative_mse": 100 * super().measure(vectors)["negative_mse"]}
-
-
-class _PairClasses(evaluation.PairClassificationEvaluator):
-    """With Matthews' correlation at the threshold of F1."""
-
-    def measure_by(self, vectors: evaluation.Vectors, similarity: str) -> dict[str, float]:
-        """The metrics by one similarity."""
-        metrics = super().measure_by(vectors, similarity)
-        positives, hits = int(self._labels.sum()), metrics["recall"] * self._labels.sum()
-        wrong = hits / metrics["precision"] - hits if metrics["precision"] else 0.0
-        right = len(self._labels) - positives - wrong  # Negatives that are predicted as such.
-        product = (hits + wrong) * positives * (len(self._labels) - positives) * (right + positives - hits)
-        return metrics | {"mcc": (hits * right - wrong * (positives - hits)) / math.sqrt(product) if product else 0.0}
 
 
 NANOBEIR = (
@@ -210,8 +198,8 @@ def _find_nanobeir(folder: str, names: Iterable[str] | None) -> tuple[str, list[
         from huggingface_hub import snapshot_download
 
         folder = snapshot_download(folder, repo_type="dataset")
-    known = {name.lower(): f"Nano{name}" for name in NANOBEIR.split()}
-    return folder, None if names is None else [known.get(name.lower(), name) for name in names]
+    full_names = {name.lower(): f"Nano{name}" for name in NANOBEIR.split()}
+    return folder, None if names is None else [full_names.get(name.lower(), name) for name in names]
 
 
 def read_nanobeir(folder: str, names: Iterable[str] | None) -> Any:
@@ -223,51 +211,37 @@ def _nanobeir(dataset_names: Iterable[str] | None, dataset_id: str, **more: Any)
     return evaluation.NanoBEIRSuite(*_find_nanobeir(dataset_id, dataset_names), **more)
 
 
-def _list_similarity(similarity: str, **options: Any) -> evaluation.Evaluator:
+def _retrieval(similarity: str, **options: Any) -> evaluation.Evaluator:
     for query, document in (("query_prompt_name", "query_prompt"), ("corpus_prompt_name", "document_prompt")):
         name = options.pop(query, None)
         options[document] = options.get(document) if name is None else name
     return evaluation.RetrievalEvaluator(similarity=similarity, **options)
 
 
-def evaluator_class(of: str, kind: Kind) -> Any:
+def evaluator_class(of: str, spec: EvaluatorSpec) -> Any:
     """The class of an evaluator under their name."""
-    return Form(of).make_class((NamedEvaluator,), kind.make, kind=kind, __module__=__name__)
+    return SignatureAdapter(of).make_class((NamedEvaluator,), spec.make, spec=spec, __module__=__name__)
 
 
-EmbeddingSimilarityEvaluator = evaluator_class(
-    "evaluation.EmbeddingSimilarityEvaluator", Kind(evaluation.SimilarityEvaluator, "{name}_{similarity}", "spearman")
-)
-BinaryClassificationEvaluator = evaluator_class(
-    "evaluation.BinaryClassificationEvaluator",
-    Kind(_PairClasses, "{similarity}_{name}", "ap", {"average_precision": "ap"}),
-)
-TripletEvaluator = evaluator_class(
-    "evaluation.TripletEvaluator", Kind(evaluation.TripletEvaluator, "{similarity}_{name}", "accuracy")
-)
-InformationRetrievalEvaluator = evaluator_class(
-    "evaluation.InformationRetrievalEvaluator", Kind(_list_similarity, "{similarity}_{name}", "ndcg@")
-)
-RerankingEvaluator = evaluator_class(
-    "evaluation.RerankingEvaluator", Kind(evaluation.RerankingEvaluator, "{name}", "ndcg@")
-)
-ParaphraseMiningEvaluator = evaluator_class(
-    "evaluation.ParaphraseMiningEvaluator", Kind(_paraphrases, "{name}", "average_precision")
-)
-TranslationEvaluator = evaluator_class(
-    "evaluation.TranslationEvaluator",
-    Kind(
+_SPECS = {
+    "EmbeddingSimilarityEvaluator": EvaluatorSpec(evaluation.SimilarityEvaluator, "{name}_{similarity}", "spearman"),
+    "BinaryClassificationEvaluator": EvaluatorSpec(
+        evaluation.PairClassificationEvaluator, "{similarity}_{name}", "ap", {"average_precision": "ap"}
+    ),
+    "TripletEvaluator": EvaluatorSpec(evaluation.TripletEvaluator, "{similarity}_{name}", "accuracy"),
+    "InformationRetrievalEvaluator": EvaluatorSpec(_retrieval, "{similarity}_{name}", "ndcg@"),
+    "RerankingEvaluator": EvaluatorSpec(evaluation.RerankingEvaluator, "{name}", "ndcg@"),
+    "ParaphraseMiningEvaluator": EvaluatorSpec(_paraphrases, "{name}", "average_precision"),
+    "TranslationEvaluator": EvaluatorSpec(
         evaluation.TranslationEvaluator,
         "{name}",
         "mean_accuracy",
         {"source_to_target": "src2trg_accuracy", "target_to_source": "trg2src_accuracy"},
     ),
-)
-MSEEvaluator = evaluator_class("evaluation.MSEEvaluator", Kind(_PercentError, "{name}", "negative_mse"))
-NanoBEIREvaluator = evaluator_class(
-    "evaluation.NanoBEIREvaluator", Kind(_nanobeir, "{part}_{similarity}_{last}", "mean_ndcg@")
-)
+    "MSEEvaluator": EvaluatorSpec(_PercentError, "{name}", "negative_mse"),
+    "NanoBEIREvaluator": EvaluatorSpec(_nanobeir, "{part}_{similarity}_{last}", "mean_ndcg@"),
+}
+globals().update({name: evaluator_class(f"evaluation.{name}", spec) for name, spec in _SPECS.items()})
 BaseEvaluator = SentenceEvaluator
-__all__ = [name for name in dir() if name.endswith("Evaluator") and name not in ("NamedEvaluator",)]
-__all__ += [SimilarityFunction.__name__]
-__getattr__ = absent(__name__, "evaluation")
+__all__ = [*_SPECS, "BaseEvaluator", "SentenceEvaluator", "SequentialEvaluator", "SimilarityFunction"]
+__getattr__ = raise_not_supported(__name__, "evaluation")

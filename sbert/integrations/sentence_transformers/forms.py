@@ -18,32 +18,30 @@ from sbert.functional import SIMILARITIES, check_similarity, pairwise_similarity
 from sbert.integrations import switching
 
 
-class Form:
+class SignatureAdapter:
     """The parameters of a class or function of theirs, in their order, from the table of ``switching``.
 
     Args:
         of: The class or function, after its module.
 
     Example:
-        >>> form = Form("losses.CoSENTLoss")
-        >>> form.signature
+        >>> adapter = SignatureAdapter("losses.CoSENTLoss")
+        >>> adapter.signature
         <Signature (model, scale=20.0, similarity_fct='cosine')>
-        >>> form.translate(form.bind(("model",), {"scale": 10.0}))
+        >>> adapter.translate(adapter.bind(("model",), {"scale": 10.0}))
         {'model': 'model', 'temperature': 0.1}
     """
 
     def __init__(self, of: str) -> None:
         self.name: str = of.rpartition(".")[2]
         self.parameters: dict[str, switching.ForeignParameter] = {
-            each.name: each for each in switching.PARAMETERS if each.of == of
+            parameter.name: parameter for parameter in switching.PARAMETERS if parameter.of == of
         }
-        required, kind = inspect.Parameter.empty, inspect.Parameter.POSITIONAL_OR_KEYWORD
-        defaults = {
-            name: json.loads(each.default) if each.default else required for name, each in self.parameters.items()
-        }
-        self.signature: inspect.Signature = inspect.Signature(
-            [inspect.Parameter(name, kind, default=default) for name, default in defaults.items()]
-        )
+        self.signature = inspect.Signature()
+        for name, parameter in self.parameters.items():
+            default = json.loads(parameter.default) if parameter.default else inspect.Parameter.empty
+            added = inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default)
+            self.signature = self.signature.replace(parameters=[*self.signature.parameters.values(), added])
 
     def bind(self, args: tuple[Any, ...], options: Mapping[str, Any]) -> dict[str, Any]:
         """Their arguments by name, with the defaults.
@@ -52,24 +50,25 @@ class Form:
             TypeError: If there are too many or too few arguments, or one that is unknown.
             ValueError: If one is not supported beside its default.
         """
-        older = {each.older: each.name for each in self.parameters.values() if each.older}
+        older = {parameter.older: name for name, parameter in self.parameters.items() if parameter.older}
         try:
             bound = self.signature.bind(*args, **{older.get(name, name): value for name, value in options.items()})
         except TypeError as error:
             raise TypeError(f"{self.name}() takes {', '.join(self.parameters)}: {error}") from None
-        for name, given in bound.arguments.items():
+        for name, argument in bound.arguments.items():
             parameter, default = self.parameters[name], self.signature.parameters[name].default
-            value = CONVERT[parameter.convert](given)
+            value = CONVERT[parameter.convert](argument)
             if parameter.new_name == "only" and value != default and repr(value) != default:
-                raise ValueError(f"{self.name}({name}={given!r:.60}): only {default!r} is supported; {parameter.why}")
+                reason = f"only {default!r} is supported; {parameter.why}"
+                raise ValueError(f"{self.name}({name}={argument!r:.60}): {reason}")
         bound.apply_defaults()
         return bound.arguments
 
-    def translate(self, theirs: Mapping[str, Any]) -> dict[str, Any]:
+    def translate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Our arguments for theirs by name, as ``bind`` gives them."""
-        given = [(self.parameters[name], value) for name, value in theirs.items()]
-        taken = [(each, value) for each, value in given if each.new_name not in ("-", "only")]
-        return {each.new_name or each.name: CONVERT[each.convert](value) for each, value in taken}
+        pairs = [(self.parameters[name], value) for name, value in arguments.items()]
+        taken = [(parameter, value) for parameter, value in pairs if parameter.new_name not in ("-", "only")]
+        return {parameter.new_name or parameter.name: CONVERT[parameter.convert](value) for parameter, value in taken}
 
     def describe(self, ours: Any) -> str:
         """A docstring: what ours does, and what each of their parameters is here."""
@@ -88,25 +87,25 @@ class Form:
 
         call.__name__ = call.__qualname__ = self.name
         call.__doc__ = self.describe(ours)
-        call.__signature__, call.form = self.signature, self  # type: ignore[attr-defined]
+        call.__signature__, call.adapter = self.signature, self  # type: ignore[attr-defined]
         return call
 
     def make_class(self, bases: tuple[type, ...], ours: Any, **members: Any) -> Any:
         """The class under their name."""
-        new = type(bases[0])(self.name, bases, {"form": self, "__doc__": self.describe(ours), **members})
+        new = type(bases[0])(self.name, bases, {"adapter": self, "__doc__": self.describe(ours), **members})
         new.__signature__ = self.signature  # type: ignore[attr-defined]
         return new
 
 
-def rows(vectors: Any) -> Tensor:
+def as_rows(vectors: Any) -> Tensor:
     """Vectors of any form as a tensor (rows, dim): an array, a list of vectors or of numbers, a single vector."""
     if isinstance(vectors, (list, tuple)) and len(vectors) and isinstance(vectors[0], Tensor):
         vectors = torch.stack(list(vectors))
-    tensor = torch.as_tensor(vectors).to_dense()
+    tensor = torch.as_tensor(vectors)
     return tensor if tensor.ndim > 1 else tensor[None]
 
 
-def similarity_name(given: Any) -> str:
+def similarity_name(similarity: Any) -> str:
     """Our name of a similarity: of a name, of an entry of an enumeration, or of one of the functions of ``util``.
 
     Raises:
@@ -116,11 +115,10 @@ def similarity_name(given: Any) -> str:
         >>> similarity_name(SimilarityFunction.DOT_PRODUCT), similarity_name("cosine")
         ('dot', 'cosine')
     """
-    name = getattr(given, "value", given)
+    name = getattr(similarity, "value", similarity)
     if callable(name):
-        label = getattr(name, "__name__", "").removeprefix("pytorch_").removeprefix("pairwise_")
-        known = {"cos": "cosine", "dot": "dot", "euclidean": "euclidean", "manhattan": "manhattan"}
-        name = known.get(label.split("_")[0], label)
+        label = getattr(name, "__name__", "").removeprefix("pytorch_").removeprefix("pairwise_").split("_")[0]
+        name = "cosine" if label == "cos" else label
     return check_similarity(str(name))
 
 
@@ -137,9 +135,9 @@ def _name_activation(function: Any) -> str:
 CONVERT: dict[str, Callable[[Any], Any]] = {
     "": lambda value: value,
     "inverse": lambda scale: 1 / scale,
-    "similarity": lambda given: None if given is None else similarity_name(given),
+    "similarity": lambda similarity: None if similarity is None else similarity_name(similarity),
     "activation": _name_activation,
-    "function": lambda given: getattr(nn, _name_activation(given))() if isinstance(given, str) else given,
+    "function": lambda value: getattr(nn, _name_activation(value))() if isinstance(value, str) else value,
     "distance": lambda name: {"l2": "euclidean"}.get(name, name),
     "margin": lambda margin: margin or 0.0,
 }
@@ -154,24 +152,9 @@ class SimilarityFunction(Enum):
     EUCLIDEAN = "euclidean"
     MANHATTAN = "manhattan"
 
-    @staticmethod
-    def possible_values() -> list[str]:
-        """All names."""
-        return list(SIMILARITIES)
-
-    @staticmethod
-    def to_similarity_fn(similarity: Any) -> Callable[[Any, Any], Tensor]:
-        """The function of a name: of each row of one and each of the other."""
-        return compare_by(similarity_name(similarity))
-
-    @staticmethod
-    def to_similarity_pairwise_fn(similarity: Any) -> Callable[[Any, Any], Tensor]:
-        """The function of a name: of the rows of both in turn."""
-        return compare_by(similarity_name(similarity), pairwise=True)
-
 
 class ModelCardData(SimpleNamespace):
-    """Facts for a model card, which are taken and not used; those that were not given are None."""
+    """Facts for a model card, which are taken and not used; those that are not set are None."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # Copies and pickles ask for methods.
@@ -192,7 +175,7 @@ def compare_by(name: str, pairwise: bool = False, label: str = "") -> Callable[[
     """The function of a similarity that gives tensors: (rows of a, rows of b), or (rows,) if pairwise."""
 
     def similarity(a: Any, b: Any) -> Tensor:
-        a, b = rows(a), rows(b)
+        a, b = as_rows(a), as_rows(b)
         scores: Tensor = pairwise_similarity(a, b, name) if pairwise else SIMILARITIES[name](a, b)
         return scores
 
@@ -200,7 +183,7 @@ def compare_by(name: str, pairwise: bool = False, label: str = "") -> Callable[[
     return similarity
 
 
-def absent(module: str, section: str = "") -> Callable[[str], Any]:
+def raise_not_supported(module: str, section: str = "") -> Callable[[str], Any]:
     """The ``__getattr__`` of a module: what is not offered raises, with what the switching guide says in a section.
 
     An import statement would hide the text of an AttributeError, so it gets an ImportError; ``hasattr`` is false.
@@ -221,6 +204,6 @@ def absent(module: str, section: str = "") -> Callable[[str], Any]:
 def make_module(name: str, members: dict[str, Any], section: str) -> ModuleType:
     """A module of their names, which import statements find, too."""
     module = ModuleType(name, f"Their ``{name.partition('sentence_transformers.')[2]}``.")
-    vars(module).update(members, __all__=list(members), __getattr__=absent(name, section))
+    vars(module).update(members, __all__=list(members), __getattr__=raise_not_supported(name, section))
     sys.modules[name] = module
     return module

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sbert.data import read_texts
-from sbert.integrations.sentence_transformers.forms import absent
+from sbert.integrations.sentence_transformers.forms import raise_not_supported
 
 
 @dataclass
@@ -113,4 +113,4 @@ class NoDuplicatesDataLoader:
 
 __all__ = ["DenoisingAutoEncoderDataset", "InputExample", "NoDuplicatesDataLoader", "ParallelSentencesDataset"]
 __all__ += ["SentenceLabelDataset", "SentencesDataset"]
-__getattr__ = absent(__name__, "readers")
+__getattr__ = raise_not_supported(__name__, "readers")

@@ -23,8 +23,8 @@ from sbert.inputs.arguments import check_choice, nearest_argument, warn
 from sbert.integrations import switching
 from sbert.integrations.sentence_transformers.evaluation import SequentialEvaluator
 from sbert.integrations.sentence_transformers.features import LABELS, as_loss, join_documents
-from sbert.integrations.sentence_transformers.forms import absent
-from sbert.integrations.sentence_transformers.losses import settings
+from sbert.integrations.sentence_transformers.forms import raise_not_supported
+from sbert.integrations.sentence_transformers.losses import trainer_settings
 from sbert.losses import BinaryCrossEntropyLoss, CoSENTLoss, CrossEntropyLoss
 from sbert.losses.signature import Signature
 from sbert.training import Callback, Trainer, TrainingConfig
@@ -332,7 +332,7 @@ class SentenceTransformerTrainer:
         if self.model.is_cross_encoder:
             data, others = ({key: join_documents(each[key], loss_of[key]) for key in each} for each in (data, others))
         held_out = others if isinstance(held_out, Mapping) else others["data"]
-        own = {name: value for one in losses.values() for name, value in settings(one).items()}
+        own = {name: value for one in losses.values() for name, value in trainer_settings(one).items()}
         own |= _choose_optimizer(args, self.optimizer)
         own |= {"mix": "round_robin"} if len(data) == 1 else {}  # Any other reads a whole stream.
         guide, size = own.pop("guide", None), args.per_device_eval_batch_size
@@ -409,4 +409,4 @@ __all__ = [
     "BatchSamplers", "CrossEncoderTrainer", "CrossEncoderTrainingArguments", "MultiDatasetBatchSamplers",
     "SentenceTransformerTrainer", "SentenceTransformerTrainingArguments",
 ]  # fmt: skip
-__getattr__ = absent(__name__, "Training")
+__getattr__ = raise_not_supported(__name__, "Training")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 import shutil
 import time
-from collections.abc import Callable
-from importlib.util import find_spec
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -20,8 +18,13 @@ from tqdm.auto import tqdm
 from sbert import search
 from sbert.functional import truncate
 from sbert.inputs.arguments import check_choice
-from sbert.inputs.devices import default_device
-from sbert.integrations.sentence_transformers.forms import Form, SimilarityFunction, absent, compare_by, rows  # noqa: F401
+from sbert.integrations.sentence_transformers.forms import (  # noqa: F401
+    SignatureAdapter,
+    SimilarityFunction,
+    as_rows,
+    compare_by,
+    raise_not_supported,
+)
 from sbert.storage.atomic import replacing_file
 
 _NAMES = {"cos_sim": "cosine", "dot_score": "dot", "euclidean_sim": "euclidean", "manhattan_sim": "manhattan"}
@@ -33,26 +36,26 @@ pytorch_cos_sim, truncate_embeddings = cos_sim, truncate
 
 
 def _search(queries: Any, corpus: Any, top_k: int = 10, similarity: str = "cosine") -> list[list[dict[str, Any]]]:
-    vectors = rows(corpus)
-    hits = search.semantic_search(rows(queries), vectors, min(top_k, len(vectors)), similarity=similarity)
+    vectors = as_rows(corpus)
+    hits = search.semantic_search(as_rows(queries), vectors, min(top_k, len(vectors)), similarity=similarity)
     return [
-        [{"corpus_id": place, "score": score} for place, score in zip(*row, strict=True)]
+        [{"corpus_id": position, "score": score} for position, score in zip(*row, strict=True)]
         for row in zip(hits.indices.tolist(), hits.scores.tolist(), strict=True)
     ]
 
 
 def _mine(vectors: Any, **options: Any) -> list[list[Any]]:
-    return [list(pair) for pair in search.paraphrase_mining(rows(vectors), **options)]
+    return [list(pair) for pair in search.paraphrase_mining(as_rows(vectors), **options)]
 
 
 def _mine_texts(model: Any, sentences: Any, **options: Any) -> list[list[Any]]:
-    own = ("show_progress_bar", "batch_size", "truncate_dim", "prompt_name", "prompt")
-    given = {name: value for name in own if (value := options.pop(name, None)) is not None}
-    return _mine(model.encode(sentences, **given), **options)
+    names = ("show_progress_bar", "batch_size", "truncate_dim", "prompt_name", "prompt")
+    encoding = {name: value for name in names if (value := options.pop(name, None)) is not None}
+    return _mine(model.encode(sentences, **encoding), **options)
 
 
 def _communities(vectors: Any, **options: Any) -> list[list[int]]:
-    return search.community_detection(rows(vectors), **options)
+    return search.community_detection(as_rows(vectors), **options)
 
 
 def _rank(model: Any, pairs: list[Any], corpus: Any, count: int) -> list[dict[str, Any]]:
@@ -68,17 +71,9 @@ def _rank(model: Any, pairs: list[Any], corpus: Any, count: int) -> list[dict[st
 
 
 def _negatives(
-    dataset: Any,
-    model: Any,
-    anchor: str | None,
-    positive: str | None,
-    corpus: Any,
-    form: str,
-    strategy: str,
-    as_triplets: bool | None,
-    include_positives: bool,
-    **options: Any,
-) -> Any:
+    dataset: Any, model: Any, anchor: str | None, positive: str | None, corpus: Any, form: str, strategy: str,
+    as_triplets: bool | None, include_positives: bool, **options: Any,
+) -> Any:  # fmt: skip
     from datasets import Dataset  # type: ignore[import-untyped]
 
     form = form if as_triplets is None else "triplet" if as_triplets else "n-tuple"
@@ -86,13 +81,12 @@ def _negatives(
     check_choice("sampling_strategy", strategy, ("top", "random"))
     columns = {"anchor": anchor or dataset.column_names[0], "positive": positive or dataset.column_names[1]}
     pairs = list(zip(*(list(dataset[name]) for name in columns.values()), strict=True))
-    seed = None if strategy == "top" else 42
-    given = {name: value for name, value in options.items() if value is not None}
-    how: dict[str, Any] = {"as_triplets": form == "triplet", "as_lists": form.startswith("labeled")}
     if include_positives:
         mined = _rank(model, pairs, corpus, options["negatives"])
     else:
-        mined = search.mine_hard_negatives(model, pairs, corpus, seed=seed, **how, **given)
+        mining: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+        mining |= {"as_triplets": form == "triplet", "as_lists": form.startswith("labeled")}
+        mined = search.mine_hard_negatives(model, pairs, corpus, seed=None if strategy == "top" else 42, **mining)
     columns |= {"query": columns["anchor"], "documents": columns["positive"]}
     if form == "labeled-pair":
         mined = [
@@ -104,51 +98,44 @@ def _negatives(
 
 
 def _quantize(embeddings: Any, precision: str, ranges: Any = None, calibration: Any = None) -> Any:
-    vectors = rows(embeddings).cpu().numpy()
+    vectors = as_rows(embeddings).cpu().numpy()
     if precision == "float32":
         return vectors.astype(np.float32)
     whole = precision in ("int8", "uint8")
     if whole and not len(vectors):
         return vectors.astype(precision)
     if whole and ranges is None:
-        ranges = search.calibrate(vectors if calibration is None else rows(calibration).cpu().numpy())
+        ranges = search.calibrate(vectors if calibration is None else as_rows(calibration).cpu().numpy())
     quantized = search.quantize(vectors, "int8" if whole else precision, ranges if whole else None)
     return (quantized.astype(np.int16) + 128).astype(np.uint8) if precision == "uint8" else quantized
 
 
-semantic_search: Any = Form("util.semantic_search").function(_search)
-information_retrieval: Any = Form("util.information_retrieval").function(_search)
-paraphrase_mining_embeddings: Any = Form("util.paraphrase_mining_embeddings").function(_mine)
-paraphrase_mining: Any = Form("util.paraphrase_mining").function(_mine_texts)
-community_detection: Any = Form("util.community_detection").function(_communities)
-mine_hard_negatives: Any = Form("util.mine_hard_negatives").function(_negatives)
-quantize_embeddings: Any = Form("util.quantize_embeddings").function(_quantize)
+semantic_search: Any = SignatureAdapter("util.semantic_search").function(_search)
+information_retrieval: Any = SignatureAdapter("util.information_retrieval").function(_search)
+paraphrase_mining_embeddings: Any = SignatureAdapter("util.paraphrase_mining_embeddings").function(_mine)
+paraphrase_mining: Any = SignatureAdapter("util.paraphrase_mining").function(_mine_texts)
+community_detection: Any = SignatureAdapter("util.community_detection").function(_communities)
+mine_hard_negatives: Any = SignatureAdapter("util.mine_hard_negatives").function(_negatives)
+quantize_embeddings: Any = SignatureAdapter("util.quantize_embeddings").function(_quantize)
 
 
 def _search_quantized(
-    query_embeddings: Any,
-    corpus_embeddings: Any = None,
-    corpus_index: Any = None,
-    corpus_precision: str = "float32",
-    top_k: int = 10,
-    rescore: bool = True,
-    rescore_multiplier: int = 2,
-    output_index: bool = False,
-    **_: Any,
-) -> tuple[Any, ...]:
+    query_embeddings: Any, corpus_embeddings: Any = None, corpus_index: Any = None, corpus_precision: str = "float32",
+    top_k: int = 10, rescore: bool = True, rescore_multiplier: int = 2, output_index: bool = False, **_: Any,
+) -> tuple[Any, ...]:  # fmt: skip
     """The hits, the seconds, and the corpus as its index: all pairs are compared; ``sbert.search.Index`` is faster."""
     started, corpus = time.perf_counter(), corpus_index if corpus_embeddings is None else corpus_embeddings
-    values, queries, count = np.asarray(corpus), rows(query_embeddings).numpy(), top_k
+    values, queries, count = np.asarray(corpus), as_rows(query_embeddings).numpy(), top_k
     if corpus_precision in ("binary", "ubinary"):
-        packed = values.astype(np.int16) + 128 if corpus_precision == "binary" else values
-        values = np.unpackbits(packed.astype(np.uint8), axis=1) * 2.0 - 1  # (rows, dim)
+        codes = values.astype(np.int16) + 128 if corpus_precision == "binary" else values
+        values = np.unpackbits(codes.astype(np.uint8), axis=1) * 2.0 - 1  # (rows, dim)
         queries, count = np.where(queries > 0, 1.0, -1.0), top_k * (rescore_multiplier if rescore else 1)
     hits = _search(queries.astype(np.float32), values.astype(np.float32), count, "dot")
     if count > top_k:  # Bits, 0 or 1, by the queries in full precision.
-        for query, own in zip(rows(query_embeddings).numpy(), hits, strict=True):
-            for hit in own:
+        for query, found in zip(as_rows(query_embeddings).numpy(), hits, strict=True):
+            for hit in found:
                 hit["score"] = float(query @ (values[hit["corpus_id"]] > 0))
-            own[:] = sorted(own, key=itemgetter("score"), reverse=True)[:top_k]
+            found[:] = sorted(found, key=itemgetter("score"), reverse=True)[:top_k]
     return (hits, time.perf_counter() - started, *([corpus] if output_index else []))
 
 
@@ -167,28 +154,9 @@ def batch_to_device(batch: dict[str, Any], target_device: Any) -> dict[str, Any]
     return {name: value.to(target_device) if isinstance(value, Tensor) else value for name, value in batch.items()}
 
 
-def get_device_name() -> str:
-    """The device that models run on by default."""
-    return str(default_device())
-
-
-def _is_installed(name: str) -> Callable[[], bool]:
-    return lambda: find_spec(name) is not None
-
-
-is_datasets_available, is_accelerate_available = _is_installed("datasets"), _is_installed("accelerate")
-is_training_available = is_datasets_available
-
-
 def normalize_embeddings(embeddings: Tensor) -> Tensor:
     """Vectors of length 1."""
     return functional.normalize(embeddings, dim=1)
-
-
-def fullname(given: Any) -> str:
-    """The name of a class, or of that of an object, with its module."""
-    kind = given if isinstance(given, type) else type(given)
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
 class LoggingHandler(logging.Handler):
@@ -201,9 +169,8 @@ class LoggingHandler(logging.Handler):
 
 __all__ = [
     *(name for name in dir() if name.endswith(("_search", "_sim", "_score", "_embeddings", "_detection"))),
-    *"LoggingHandler SimilarityFunction batch_to_device get_device_name http_get information_retrieval".split(),
-    *"is_accelerate_available is_datasets_available is_training_available mine_hard_negatives".split(),
-    *"fullname paraphrase_mining semantic_search_faiss semantic_search_usearch".split(),
+    *"LoggingHandler SimilarityFunction batch_to_device http_get information_retrieval mine_hard_negatives".split(),
+    *"paraphrase_mining semantic_search_faiss semantic_search_usearch".split(),
 ]
 __all__ = [name for name in __all__ if name[0] != "_"]
-__getattr__ = absent(__name__, "util")
+__getattr__ = raise_not_supported(__name__, "util")
