@@ -15,6 +15,7 @@ import zipfile
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -356,6 +357,15 @@ def cases() -> Iterator[tuple[str, str, Edit, str]]:
             path_of_module(path),
             f"modules.json names the path {path!r}, which leaves",
         )
+    for family, names in product(("bert", "pairs"), (None, "token_type_ids", {})):
+        listed = values("tokenizer_config.json", model_input_names=names)
+        yield f"{family} inputs {names}", family, listed, "tokenizer_config.json gives model_input_names="
+    scorer = values("adapter_config.json", base_model_name_or_path="/models/bert")
+    yield "pairs with an adapter", "pairs", scorer, "adapter_config.json describes an adapter"
+    versions = values("config.json", configuration_files=["../other/config.4.0.0.json"])
+    yield "other configurations", "bert", versions, "under configuration_files"
+    tokenizers = values("tokenizer_config.json", fast_tokenizer_files=["../other/tokenizer.4.0.0.json"])
+    yield "other tokenizers", "bert", tokenizers, "tokenizer_config.json names other files under fast_tokenizer_files"
     yield "a link", "bert", move("1_Pooling"), "modules.json names the path '1_Pooling', which leaves the folder"
     phrases = values("0_WordEmbeddings/wordembedding_config.json", tokenizer_class=f"{ST}tokenizer.PhraseTokenizer")
     yield "phrases", "words", phrases, "wordembedding_config.json names the tokenizer"

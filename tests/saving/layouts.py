@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from tokenizers import Tokenizer
 
 from tests import small
 from tests.backends import test_families
@@ -110,6 +109,12 @@ def labse_pickled(folder: Path) -> Path:
     labse(folder)
     torch.save(load_file(folder / "2_Dense/model.safetensors"), folder / "2_Dense/pytorch_model.bin")
     (folder / "2_Dense/model.safetensors").unlink()
+    return folder
+
+
+def renamed_settings(folder: Path, name: str) -> Path:
+    """As older versions named them, by the kind of transformer."""
+    (minilm(folder) / "sentence_bert_config.json").rename(folder / f"sentence_{name}_config.json")
     return folder
 
 
@@ -296,30 +301,9 @@ def decoder(folder: Path, **config: Any) -> Path:
     return change(folder / "config.json", **config)
 
 
-def mpnet_wordpiece() -> Tokenizer:
-    """WordPiece between <s> and </s>, as MPNet has it."""
-    from tokenizers import models, normalizers, pre_tokenizers, processors
-
-    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
-    inner = [f"##{word}" for word in small.words() if len(word) == 1]
-    vocabulary = {piece: i for i, piece in enumerate([*special, *small.words(), *inner])}
-    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="<unk>"))
-    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.add_special_tokens(special)
-    tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
-    return tokenizer
-
-
-def pieces() -> Tokenizer:
-    return small.unigram("$A </s>")
-
-
-# Beside the families of backends: those whose files hold more than the encoder, and MPNet's own tokenizer.
+# In addition to the families of backends: those whose files hold more than the encoder.
 FAMILIES: dict[str, test_families.Family] = {
-    "mpnet-wordpiece": ("MPNetConfig", "MPNetModel", {**SHAPE, "pad_token_id": 1}, mpnet_wordpiece),
-    "t5-with-its-head": ("T5Config", "T5ForConditionalGeneration", T5, pieces),
-    "mt5-with-its-head": ("MT5Config", "MT5ForConditionalGeneration", T5, pieces),
+    "t5-with-its-head": ("T5Config", "T5ForConditionalGeneration", T5, partial(small.unigram, "$A </s>")),
     "bert-with-a-head": ("BertConfig", "BertForMaskedLM", SHAPE, small.wordpiece),
     **{family: test_families.MORE[family] for family in ("camembert", "mistral", "gemma3", "gemma3-both-ways")},
 }
@@ -358,6 +342,7 @@ LAYOUTS: dict[str, Layout] = {
     "no_pooling_key": replace_files(minilm, pooling={"word_embedding_dimension": 16}),
     "lower_case": replace_files(partial(build, "roberta"), transformer=limits(24, lower=True)),
     "plain": small.bert,
+    **{f"settings of {name}": partial(renamed_settings, name=name) for name in ("roberta", "xlnet")},
     "arguments": replace_files(minilm, transformer=limits(24, **OLD_ARGUMENTS)),
     "static_in_folder": partial(static, path="0_StaticEmbedding"),
     "short dense": replace_files(labse, dense={"in_features": 16, "out_features": 16}),

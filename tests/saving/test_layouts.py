@@ -162,15 +162,6 @@ def test_strange_strings(family: str, lower: bool, tmp_path: Path) -> None:
     assert gap(model, theirs(tmp_path / "saved"), STRANGE) <= 1e-5
 
 
-@pytest.mark.parametrize("name", ["roberta", "xlnet"])
-def test_older_names_of_the_settings(name: str, tmp_path: Path) -> None:
-    folder = minilm(tmp_path / "given")
-    (folder / "sentence_bert_config.json").rename(folder / f"sentence_{name}_config.json")
-    model = ours(folder)
-    assert model.max_seq_length == 24
-    assert difference(model, theirs(folder)) <= 1e-5
-
-
 @pytest.mark.slow  # One model of each library per activation.
 def test_every_activation_of_dense(tmp_path: Path) -> None:
     folder = write(static(tmp_path / "given"), {"modules.json": modules("StaticEmbedding", "Dense")})
