@@ -13,7 +13,7 @@ from sbert.functional import accumulation_dtype, segment_sum
 from sbert.inputs.arguments import known_arguments
 from sbert.modules.registry import check_free
 
-Function = TypeVar("Function", bound=Callable[[TokenEmbeddings], Tensor])
+_Function = TypeVar("_Function", bound=Callable[[TokenEmbeddings], Tensor])
 
 
 def _mean(tokens: TokenEmbeddings) -> Tensor:
@@ -60,7 +60,7 @@ POOLINGS: dict[str, Callable[[TokenEmbeddings], Tensor]] = {
 }
 
 
-def register_pooling(name: str) -> Callable[[Function], Function]:
+def register_pooling(name: str) -> Callable[[_Function], _Function]:
     """Register a pooling function under a name, by which ``Pooling`` finds it and folders save it.
 
     The function has to be registered before a model with it is loaded: import the file that defines it.
@@ -85,7 +85,7 @@ def register_pooling(name: str) -> Callable[[Function], Function]:
         >>> _ = POOLINGS.pop("sum")  # Only this example needs it.
     """
 
-    def register(function: Function) -> Function:
+    def register(function: _Function) -> _Function:
         check_free("pooling mode", name, function, POOLINGS)
         POOLINGS[name] = function
         return function

@@ -7,20 +7,20 @@ from typing import TypeVar
 
 from torch import nn
 
-Kind = TypeVar("Kind", bound=type[nn.Module])
+_ModuleClass = TypeVar("_ModuleClass", bound=type[nn.Module])
 
 # Classes of the library, which its package adds, and those of the caller.
 BUILT_IN: dict[str, type[nn.Module]] = {}
 REGISTERED: dict[str, type[nn.Module]] = {}
 
 
-def check_free(what: str, name: str, own: object, known: Mapping[str, object]) -> None:
+def check_free(what: str, name: str, item: object, taken: Mapping[str, object]) -> None:
     """Raise a ValueError if a name is already registered for another object.
 
     An object that is defined again, as in a notebook cell that is run twice, replaces the old one.
     """
-    other = known.get(name)
-    if other is not None and _origin(other) != _origin(own):
+    other = taken.get(name)
+    if other is not None and _origin(other) != _origin(item):
         raise ValueError(
             f"the {what} {name!r} is already registered, as {'.'.join(_origin(other))}; choose another name"
         )
@@ -30,7 +30,7 @@ def _origin(thing: object) -> tuple[str, str]:
     return (str(getattr(thing, "__module__", "")), str(getattr(thing, "__qualname__", "")))
 
 
-def register_module(kind: Kind) -> Kind:
+def register_module(kind: _ModuleClass) -> _ModuleClass:
     """Register a class of modules, so that models with such modules can be saved and loaded.
 
     The attribute ``config`` of a module has to contain all arguments of its class, as JSON values. The class has to

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-REMEDY = "download or save the model again"
+_REMEDY = "download or save the model again"
 # Bytes per read when a checksum is computed.
 _BLOCK = 1 << 20
 
@@ -20,7 +20,7 @@ _BLOCK = 1 << 20
 class UnreadableError(ValueError):
     """A file of a folder is missing, damaged or not supported."""
 
-    def __init__(self, path: Path, reason: str, remedy: str = REMEDY) -> None:
+    def __init__(self, path: Path, reason: str, remedy: str = _REMEDY) -> None:
         super().__init__(f"{path} {reason}; {remedy}")
 
 
@@ -152,7 +152,7 @@ class JsonObject(dict[str, Any]):
             raise self.error(f"gives {key}={dim} where 1 to {2**20} is expected")
         return dim
 
-    def error(self, reason: str, remedy: str = REMEDY) -> UnreadableError:
+    def error(self, reason: str, remedy: str = _REMEDY) -> UnreadableError:
         """The error that names the file."""
         return UnreadableError(self.path, reason, remedy)
 

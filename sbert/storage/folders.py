@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from sbert.storage.files import UnreadableError, is_failure
 
-T = TypeVar("T")
+_Result = TypeVar("_Result")
 
 # Maximum number of reads of a folder that is replaced in the meantime. Saves wait for readers, so 2 usually suffice.
 _TRIES = 30
@@ -46,7 +46,7 @@ def find_foreign(folder: Path, is_known: Callable[[str], bool], folders: Collect
     while waiting:
         parent = waiting.pop()
         with os.scandir(folder / parent) as entries:
-            for entry in sorted(entries, key=lambda each: each.name):
+            for entry in sorted(entries, key=lambda entry: entry.name):
                 path = f"{parent}{entry.name}"
                 if entry.is_dir(follow_symlinks=False) and path in folders:
                     waiting.append(f"{path}/")
@@ -69,7 +69,7 @@ def check_own(target: Path, what: str, find: Callable[[Path], str | None]) -> No
         )
 
 
-def read_whole(folder: Path, read: Callable[[], T]) -> T:
+def read_whole(folder: Path, read: Callable[[], _Result]) -> _Result:
     """The result of ``read``, which reads files of ``folder``; it is called again if a save replaced the folder.
 
     Raises:

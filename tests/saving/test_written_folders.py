@@ -93,7 +93,7 @@ def test_own_module_loads_again(bert: Path, tmp_path: Path) -> None:
     model = encoder(Transformer(bert), Pooling(), Scaled(3.0))
     with torch.no_grad():
         model[2].shift.fill_(0.5)
-    with pytest.warns(UserWarning, match="Scaled is known to sbert alone.*put @register_module before the class"):
+    with pytest.warns(UserWarning, match="Scaled is known to sbert.*put @register_module before the class Scaled"):
         model.save(tmp_path / "own")
     with pytest.raises(ValueError, match=r"the module type 'sbert.Scaled'.*with @register_module before its class"):
         SentenceEncoder(tmp_path / "own", device="cpu")
@@ -137,33 +137,18 @@ def test_an_argument_with_a_default_is_kept_or_missed(bert: Path, tmp_path: Path
 
 # ------------------------------------------------------------------------------------------------ what servers read
 
-TEI, LLAMA = "text-embeddings-inference", "llama.cpp's converter"
-POOLS = f"{TEI} and {LLAMA} pool by one of cls, mean, lasttoken, and not by "
+BOTH = "text-embeddings-inference and llama.cpp do not support "
 GELU = Dense(16, 8, activation="GELU", residual=True)
 CHAINS: dict[str, tuple[list[Any], str | None]] = {
     "ordinary": ([Pooling("mean"), Normalize()], None),
     "cls and dropout": ([Pooling("cls"), Dropout()], None),
-    "dense": ([Pooling("mean"), Dense(16, 8)], f"{LLAMA} leaves out Dense"),
-    "dropout": (
-        [Pooling("mean"), Dropout(), Dense(16, 8)],
-        f"{TEI} leaves out Dense, as it does not know Dropout; {LLAMA} leaves out Dense",
-    ),
-    "norm": (
-        [Pooling("mean"), LayerNorm(16), Dense(16, 8)],
-        f"{TEI} leaves out LayerNorm, Dense, as it does not know LayerNorm; {LLAMA} leaves out LayerNorm, Dense",
-    ),
-    "lstm": (
-        [LSTM(16, 8), Pooling("mean")],
-        f"{TEI} leaves out LSTM, as it does not know LSTM; {LLAMA} leaves out LSTM",
-    ),
-    "modes": ([Pooling(["mean", "max"])], f"{POOLS}mean + max"),
-    "max": ([Pooling("max")], f"{POOLS}max"),
-    "prompt": ([Pooling("mean", include_prompt=False)], f"{TEI} and {LLAMA} pool the tokens of the prompt, too"),
-    "residual": (
-        [Pooling("mean"), GELU],
-        f"{TEI} refuses GELU in Dense, as it knows Tanh and Identity alone; {TEI} leaves out the residual of Dense;"
-        f" {LLAMA} leaves out Dense",
-    ),
+    "dense": ([Pooling("mean"), Dense(16, 8)], "llama.cpp leaves out Dense"),
+    "dropout": ([Pooling("mean"), Dropout(), Dense(16, 8)], f"{BOTH}Dropout, Dense"),
+    "norm": ([Pooling("mean"), LayerNorm(16), Dense(16, 8)], f"{BOTH}LayerNorm, Dense"),
+    "lstm": ([LSTM(16, 8), Pooling("mean")], f"{BOTH}LSTM"),
+    "modes": ([Pooling(["mean", "max"])], f"{BOTH}the pooling mean + max"),
+    "prompt": ([Pooling("mean", include_prompt=False)], f"{BOTH}include_prompt=False"),
+    "residual": ([Pooling("mean"), GELU], f"{BOTH}the activation GELU, the residual of Dense, Dense"),
 }
 
 
