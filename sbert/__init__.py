@@ -56,7 +56,6 @@ settings, and not on the other texts of the call. The options of ``encode``:
 | ``shard=(3, 16)`` | with ``out=``: the fourth of 16 parts, for as many machines |
 | ``device=["cuda:0", "cuda:1"]`` | share the work between devices |
 | ``pool=``, ``chunk_size=`` | share it between the workers of ``model.pool(devices)``, in windows of that size |
-| ``deterministic=True`` | the same bits in every batch, thread and process, for more time |
 | ``show_progress_bar=`` | by default there is a bar from 2,000 sentences on |
 
 ## Prompts

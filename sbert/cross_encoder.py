@@ -21,9 +21,11 @@ from sbert.inputs.texts import Pair, is_pair, pairs_of, texts_of
 from sbert.losses.scores import choose_score_loss
 from sbert.losses.signature import Loss
 from sbert.modules.tokenizer import PairTokenizer
-from sbert.pipeline.encode import Encoding, Scored, convert
+from sbert.pipeline.encode import encode_texts
 from sbert.pipeline.model import ScorerMethods, choose_prompt, loading_options, set_up
-from sbert.pipeline.results import Activation, PredictOptions, Ranked, activate, as_predict
+from sbert.pipeline.results import Activation, PredictOptions, Ranked, Scored, activate, as_predict, convert
+from sbert.pipeline.run import Encoding, run_here
+from sbert.pipeline.settings import EncodeSettings
 from sbert.pipeline.tokenize import Tokens, tokenize_pairs
 from sbert.saving.cross_encoder_folder import check_activation, read_cross_encoder, write_cross_encoder
 from sbert.saving.format import check_replaceable
@@ -215,7 +217,6 @@ class CrossEncoder(ScorerMethods, nn.Module):
         on_truncate: str = "warn",
         pool: Pool | None = None,
         chunk_size: int | None = None,
-        deterministic: bool = False,
     ) -> Scored:
         """Score pairs of texts, in the order of the pairs.
 
@@ -239,7 +240,6 @@ class CrossEncoder(ScorerMethods, nn.Module):
                 ``"ignore"``, or ``"error"``.
             pool: What ``pool`` of this model has returned: processes that share the pairs.
             chunk_size: Number of pairs that a process of the pool takes at once. Default: as in ``encode``.
-            deterministic: Whether a pair gets the same score to the last bit whatever it is scored with.
 
         Shape:
             Output: (pairs,) float32 for one class, (pairs, classes) for several; without the first axis for one pair.
@@ -254,17 +254,11 @@ class CrossEncoder(ScorerMethods, nn.Module):
             >>> scorer.predict(("A cat sleeps.", "A kitten naps.")).shape
             (3,)
         """
-        make = Encoding if pool is None else pool.encoding(chunk_size)
-        job = make(
-            self,
-            choose_prompt(self, prompt_name, prompt),
-            batch_tokens,
-            batch_size,
-            on_truncate,
-            on_device=convert_to_tensor or not convert_to_numpy,
-            deterministic=deterministic,
-        )
-        scores = job.compute(list(pairs_of(pairs)), show_progress_bar)
+        settings = EncodeSettings(choose_prompt(self, prompt_name, prompt), batch_tokens, batch_size, on_truncate)
+        as_array = convert_to_numpy and not convert_to_tensor
+        job = Encoding(self, settings, None if pool is None else pool.devices[0], on_device=not as_array)
+        execute = run_here if pool is None else pool.execute(self, chunk_size)
+        scores = encode_texts(job, list(pairs_of(pairs)), show_progress_bar, execute)
         scores = activate(scores, self.activation if activation is None else activation)
         return convert(scores, is_pair(pairs), convert_to_numpy, convert_to_tensor)
 

@@ -27,11 +27,12 @@ from sbert.inputs.texts import rows_of
 from sbert.modules import Router, Transformer
 from sbert.modules.router import first_modules
 from sbert.modules.tokenizer import ReadsText
-from sbert.pipeline.encode import Encoding, convert, evaluating, output_dims
+from sbert.pipeline.encode import encode_texts
 from sbert.pipeline.model import EncoderMethods, choose_prompt, loading_options, set_up
 from sbert.pipeline.notebook import Table
-from sbert.pipeline.progress import Report
-from sbert.pipeline.results import Encoded, as_encode
+from sbert.pipeline.results import Encoded, as_encode, convert
+from sbert.pipeline.run import Encoding, evaluating, output_dims, run_here
+from sbert.pipeline.settings import EncodeSettings
 from sbert.pipeline.tokenize import Tokens, tokenize
 from sbert.saving import verification
 from sbert.saving.encoder_folder import fit_together, read_folder, write_folder
@@ -298,7 +299,6 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
         on_truncate: str = "warn",
         pool: Pool | None = None,
         chunk_size: int | None = None,
-        deterministic: bool = False,
         out: str | os.PathLike[str] | None = None,
         overwrite: bool = False,
         shard: tuple[int, int] | None = None,
@@ -339,10 +339,6 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
             truncate_dim: Dimension to which each vector is truncated. Default: that of the model.
             on_truncate: What to do if sentences exceed ``max_seq_length``: ``"warn"`` once with their number,
                 ``"ignore"``, or ``"error"``.
-            deterministic: Whether a sentence gets the same vector to the last bit whatever it is encoded with, in
-                whichever order, thread or process, with any number of threads, on one kind of processor with one
-                version of torch. It takes 1.1 to 2.1 times the processor time, and a single short sentence 2.2 to
-                2.8 times. ``batch_size``, ``batch_tokens`` and ``compile`` have no effect.
             pool: What ``pool`` of this model has returned: processes that share the sentences. Their vectors are those
                 of one process up to rounding; equal sentences are encoded once per window.
             chunk_size: Number of sentences that a process of the pool takes at once. Default: 1,024, or 8,192 for
@@ -377,43 +373,44 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
             (2, 64)
         """
         single = isinstance(sentences, str)
-        as_array = convert_to_numpy and not convert_to_tensor and output_value is not None
+        as_array = convert_to_numpy and not convert_to_tensor and output_value == "sentence_embedding"
         if output_value not in ("sentence_embedding", None):
             check_choice("output_value", output_value, ("sentence_embedding", "token_embeddings"))
             if precision != "float32" or normalize_embeddings or truncate_dim:
                 raise ValueError("token embeddings take no precision=, normalize_embeddings= and truncate_dim=")
-        if out is not None and (output_value != "sentence_embedding" or not as_array or single):
+        if out is not None and (not as_array or single):
             raise ValueError("out= takes the sentence embeddings of several sentences, as an array")
         if out is None and (overwrite or shard is not None):
             raise ValueError("shard= and overwrite= are for files; pass out= as well")
         if pool is not None and device is not None:
             raise ValueError(f"device={device!r:.60} and pool= were passed; pass one: a pool has its own devices")
+        settings = EncodeSettings(
+            choose_prompt(self, prompt_name, prompt),
+            batch_tokens,
+            batch_size,
+            on_truncate,
+            self.truncate_dim if truncate_dim is None else truncate_dim,
+            normalize_embeddings,
+            precision,
+            ranges,
+            token_embeddings=output_value != "sentence_embedding",
+        )
         with nullcontext(pool) if device is None else self.on_devices(device) as workers:
-            make = Encoding if workers is None else workers.encoding(chunk_size)
-            job = make(
-                self.route(task),
-                choose_prompt(self, prompt_name, prompt),
-                batch_tokens,
-                batch_size,
-                on_truncate,
-                truncate_dim=self.truncate_dim if truncate_dim is None else truncate_dim,
-                normalize=normalize_embeddings,
-                precision=precision,
-                ranges=ranges,
-                on_device=not as_array,
-                deterministic=deterministic,
-            )
+            model = self.route(task)
+            job = Encoding(model, settings, None if workers is None else workers.devices[0], on_device=not as_array)
+            execute = run_here if workers is None else workers.execute(model, chunk_size)
             if out is not None:
                 from sbert.vector_files.write import write
 
-                return cast("Encoded", write(job, sentences, out, overwrite, shard, show_progress_bar))
+                return cast("Encoded", write(job, execute, sentences, out, overwrite, shard, show_progress_bar))
             if columns := getattr(sentences, "keep", ()):
                 warn(f"keep={columns} has no effect without out=; pass out= with a .parquet file")
             texts: list[Any] = [sentences] if single else list(rows_of(sentences))
-            if output_value != "sentence_embedding":
-                rows = job.compute_tokens(texts, show_progress_bar, with_sentences=output_value is None)
-                return cast("Encoded", rows[0] if single else rows)
-            vectors = job.compute(texts, show_progress_bar)
+            vectors = encode_texts(job, texts, show_progress_bar, execute)
+            if output_value is None:
+                job.settings = replace(settings, token_embeddings=False)
+                both = zip(vectors, encode_texts(job, texts, quiet=True, execute=execute), strict=True)
+                vectors = [{"token_embeddings": tokens, "sentence_embedding": vector} for tokens, vector in both]
         return cast("Encoded", convert(vectors, single, convert_to_numpy, convert_to_tensor))
 
     def compile(self, **options: Any) -> None:
@@ -585,7 +582,8 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
     def _reference_vectors(self, texts: list[str]) -> npt.NDArray[np.float32]:
         """Vectors of texts without a prompt, computed in the dtype of the weights; those of routes side by side."""
         models = [self.route(name) for name in self.routes] or [self]
-        return np.concatenate([Encoding(each, plain=True).vectors(texts, Report.silent()) for each in models], 1)
+        jobs = [Encoding(model, EncodeSettings(plain=True)) for model in models]
+        return np.concatenate([encode_texts(job, texts, quiet=True) for job in jobs], 1)
 
     @property
     def has_reference(self) -> bool:

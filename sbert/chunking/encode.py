@@ -13,8 +13,9 @@ from sbert.chunking.late import late_vectors
 from sbert.encoder import SentenceEncoder
 from sbert.inputs.arguments import whole
 from sbert.inputs.texts import rows_of
-from sbert.pipeline.encode import Encoding
 from sbert.pipeline.model import choose_prompt
+from sbert.pipeline.run import Encoding
+from sbert.pipeline.settings import EncodeSettings
 from sbert.pipeline.tokenize import groups
 
 
@@ -145,7 +146,8 @@ def encode_chunks(
         options |= {"truncate_dim": truncate_dim, "show_progress_bar": show_progress_bar, **prompts}
         return result, model.encode([chunk.text(texts) for chunk in result], task="document", **options)
     dim = model.truncate_dim if truncate_dim is None else truncate_dim
-    settings: dict[str, Any] = {"on_truncate": "ignore", "truncate_dim": dim, "normalize": normalize_embeddings}
-    job = Encoding(model.route("document"), choose_prompt(model, prompt_name, prompt), batch_tokens, **settings)
-    with job.report(len(result), show_progress_bar, "passages") as report:
+    prompt = choose_prompt(model, prompt_name, prompt)
+    settings = EncodeSettings(prompt, batch_tokens, None, "ignore", dim, normalize_embeddings)
+    job = Encoding(model.route("document"), settings)
+    with job.report(len(result), show_progress_bar, "chunks") as report:
         return result, late_vectors(job, require_positions(job.model[0]), texts, result, report)

@@ -9,16 +9,16 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from sbert.batch import TokenEmbeddings, move
 from sbert.chunking.boundaries import Chunk
 from sbert.modules.pooling import Pooling
 from sbert.modules.tokenizer import LocatesTokens
-from sbert.pipeline.batching import plan
-from sbert.pipeline.encode import Encoding, evaluating, outputs
-from sbert.pipeline.progress import Report, check_finite
-from sbert.pipeline.run import MemoryLimit, RowsOfTensor, Runner
+from sbert.pipeline.batching import Indices
+from sbert.pipeline.encode import encode
+from sbert.pipeline.progress import InvalidTextError, Report
+from sbert.pipeline.run import Encoding, Results, Window, evaluating, outputs, run_batches, run_here
 from sbert.pipeline.tokenize import Tokens, find_unreadable, groups, prompt_length
 
 # Least context on each side of the passages of a window: 1 / _PART of the longest window, and at most _CONTEXT tokens.
@@ -28,11 +28,11 @@ _ONE_TOKEN = ("cls", "lasttoken")
 
 # The ids of tokens, and the characters from which to which each of them stands.
 LocatedTokens = tuple[list[int], list[tuple[int, int]]]
-# (row of the result, start, end) of a passage; start and end count characters of a document, or tokens.
+# (index among the passages, start, end) of a passage; start and end count characters of a document, or tokens.
 Passage = tuple[int, int, int]
 
 
-class Window(NamedTuple):
+class ContextWindow(NamedTuple):
     """One input of the transformer: a document, or as much of it as fits.
 
     Args:
@@ -62,66 +62,60 @@ def late_vectors(
     Raises:
         ValueError: If the model cannot pool passages, or a passage has no tokens or more than fit into a window.
     """
-    complete = _late_vectors(job, reader, documents, chunks, report)
-    rows = job.beyond_range(complete, report)
-    if len(rows):
-        passages = [chunks[row] for row in rows]
-        again = _late_vectors(job.exact(), reader, documents, passages, Report.silent())
-        complete[torch.from_numpy(rows)] = again
-    check_finite(complete, 0, "the vector of chunks")
-    return complete.numpy()
+    execute = partial(_run, reader, documents) if chunks else run_here
+    (vectors,) = encode(job, [list(chunks)], report, execute)
+    return vectors.numpy()  # type: ignore[no-any-return]
 
 
-def _late_vectors(
-    job: Encoding, reader: LocatesTokens, documents: Sequence[str], chunks: Sequence[Chunk], report: Report
-) -> Tensor:
-    if not chunks:
-        return job.vectors([], report)
-    own: dict[int, list[Passage]] = {number: [] for number in sorted({chunk.document for chunk in chunks})}
-    for row, (document, start, end) in enumerate(chunks):
-        own[document].append((row, start, end))
-    result = RowsOfTensor(len(chunks), job.to)
-    passages = list(own.values())
-    for first, group in groups((documents[number] for number in own), len):
-        for rows, vectors in _batches(job, reader, group, passages[first : first + len(group)], report):
-            result.put(np.array(rows), vectors)
-            report.advance(len(rows))
-    return result.complete()
+def _run(reader: LocatesTokens, documents: Sequence[str], job: Encoding, window: Window, report: Report) -> Results:
+    """The indices of the passages that each batch gives, and their vectors, (passages, dim)."""
+    by_document: dict[int, list[Passage]] = {number: [] for number in sorted({chunk[0] for chunk in window.texts})}
+    for index, (document, start, end) in enumerate(window.texts):
+        by_document[document].append((index, start, end))
+    passages = list(by_document.values())
+    for first, group in groups((documents[number] for number in by_document), len):
+        yield from _batches(job, reader, group, passages[first : first + len(group)], window, report)
 
 
 def _batches(
-    job: Encoding, reader: LocatesTokens, documents: Sequence[str], passages: list[list[Passage]], report: Report
-) -> Iterator[tuple[list[int], Tensor]]:
-    """For each batch of windows, the rows of the result that it gives, and their vectors, (rows, dim)."""
-    before, behind = _parts(job.model, job.device)
-    prompt_tokens = prompt_length(reader, job.prompt) if job.prompt else None
+    job: Encoding,
+    reader: LocatesTokens,
+    documents: Sequence[str],
+    passages: list[list[Passage]],
+    window: Window,
+    report: Report,
+) -> Results:
+    """For each batch of windows of documents, the indices of its passages, and their vectors, (passages, dim)."""
+    before, after = _parts(job.model, job.device)
+    prompt = job.settings.prompt
+    prompt_tokens = prompt_length(reader, prompt) if prompt else None
     limit = reader.max_seq_length
     if prompt_tokens is not None and limit is not None and prompt_tokens + reader.special_tokens[1] >= limit:
         raise ValueError(f"the prompt fills the {limit} tokens that the model can read at once; pass a shorter prompt")
-    located = reader.locate([job.prompt + document for document in documents])
+    located = reader.locate([prompt + document for document in documents])
     read = [
-        window
-        for document, tokens, own in zip(documents, located, passages, strict=True)
-        for window in _windows(reader, document, tokens, own, job.prompt)
+        part
+        for document, tokens, of_document in zip(documents, located, passages, strict=True)
+        for part in _windows(reader, document, tokens, of_document, prompt, window.rows)
     ]
-    offsets = np.cumsum([0, *(len(window.ids) for window in read)])
-    flat = np.fromiter((token for window in read for token in window.ids), np.int32, int(offsets[-1]))
+    offsets = np.cumsum([0, *(len(part.ids) for part in read)])
+    flat = np.fromiter((token for part in read for token in part.ids), np.int32, int(offsets[-1]))
     prompts = None if prompt_tokens is None else np.full(len(read), prompt_tokens)
-    tokens = Tokens(flat, offsets, np.zeros(len(read), bool), prompts)
-    unreadable = np.flatnonzero(find_unreadable(reader, documents, tokens))
-    report.unreadable += sum(len(read[row].passages) for row in unreadable)
+    tokens = Tokens(flat, offsets, np.zeros(len(read), bool), prompts, unreadable=np.zeros(len(read), bool))
+    tokens = find_unreadable(reader, documents, tokens)
+    report.unreadable += sum(len(read[row].passages) for row in np.flatnonzero(tokens.unreadable))
     with evaluating(job.model):
-        forward = partial(job.inference.run, before)
-        runner = Runner(forward, tokens, job.device)
-        for rows, output in runner.run(plan(tokens.lengths, job.batch_tokens), MemoryLimit()):
-            vectors = behind(_own_tokens(output, [read[row] for row in rows], prompt_tokens))
-            yield [row for window in rows for row, _, _ in read[window].passages], job.finish(vectors)
+        rows = np.array([part.passages[0][0] for part in read])
+        for parts, output in run_batches(job, before, tokens, job.plan(tokens.lengths), window.rows[rows], report.what):
+            vectors = after(_own_tokens(output, [read[part] for part in parts], prompt_tokens))
+            indices = [index for part in parts for index, _, _ in read[part].passages]
+            yield np.array(indices), job.finish(vectors)
 
 
 def _parts(model: nn.Sequential, device: torch.device) -> tuple[nn.Sequential, nn.Sequential]:
     """The modules up to the last one with one vector per token, and the modules after it."""
-    each = outputs(model, device)
-    count = max((number for number, x in enumerate(each, start=1) if isinstance(x, TokenEmbeddings)), default=0)
+    values = outputs(model, device)
+    count = max((number for number, x in enumerate(values, start=1) if isinstance(x, TokenEmbeddings)), default=0)
     if not count:
         raise ValueError(f"late=True needs token vectors, and {type(model[0]).__name__} gives none; pass late=False")
     modules = list(model)
@@ -132,8 +126,8 @@ def _parts(model: nn.Sequential, device: torch.device) -> tuple[nn.Sequential, n
 
 
 def _windows(
-    reader: LocatesTokens, document: str, tokens: LocatedTokens, passages: list[Passage], prompt: str
-) -> Iterator[Window]:
+    reader: LocatesTokens, document: str, tokens: LocatedTokens, passages: list[Passage], prompt: str, rows: Indices
+) -> Iterator[ContextWindow]:
     """The windows of a document: each passage is in one window, with context around it.
 
     The first passage includes the leading special tokens and the prompt, and the last one the trailing special tokens.
@@ -151,21 +145,21 @@ def _windows(
     # White space at the ends of the document belongs to the first and the last passage.
     visible = len(document) - len(document.lstrip()), len(document.rstrip())
     pending: list[Passage] = []  # In tokens of the text.
-    for row, start, end in passages:
+    for index, start, end in passages:
         first = 0 if start <= visible[0] else int(np.searchsorted(ends, start, side="right"))
         behind = count if end >= visible[1] else int(np.searchsorted(starts, end))
         if not 0 < behind - first <= room:
-            given = max(0, behind - first)
-            raise ValueError(f"chunks[{row}] has {given} tokens, and the model can read {room} at once")
-        pending.append((row, first, behind))
+            problem = f" has {max(0, behind - first)} tokens, and the model can read {room} at once"
+            raise InvalidTextError("chunks", int(rows[index]), problem)
+        pending.append((index, first, behind))
     pending.sort(key=lambda passage: passage[1:])
     while pending:
         start, end, fitting = _window(pending, count, room)
-        own = [
-            (row, lead + a - start if a else 0, lead + b - start + (trailing if b == count else 0))
-            for row, a, b in pending[:fitting]
+        in_window = [
+            (index, lead + a - start if a else 0, lead + b - start + (trailing if b == count else 0))
+            for index, a, b in pending[:fitting]
         ]
-        yield Window(ids[:lead] + ids[lead + start : lead + end] + ids[last:], own)
+        yield ContextWindow(ids[:lead] + ids[lead + start : lead + end] + ids[last:], in_window)
         del pending[:fitting]
 
 
@@ -181,7 +175,7 @@ def _window(passages: list[Passage], count: int, room: int) -> tuple[int, int, i
     return start, min(end, passages[fitting - 1][2] + context), fitting
 
 
-def _own_tokens(tokens: TokenEmbeddings, read: Sequence[Window], prompt_tokens: int | None) -> TokenEmbeddings:
+def _own_tokens(tokens: TokenEmbeddings, read: Sequence[ContextWindow], prompt_tokens: int | None) -> TokenEmbeddings:
     """The token vectors of the passages, one row per passage; tokens of overlapping passages are repeated."""
     ends = np.cumsum([len(window.ids) for window in read])
     spans = np.array(

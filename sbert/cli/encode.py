@@ -22,7 +22,7 @@ model is used. A killed command goes on where it was when it is run again.
 """
 # The options that are arguments of ``SentenceEncoder.encode``.
 _OPTIONS = "prompt prompt_name batch_size batch_tokens normalize_embeddings truncate_dim precision".split()
-_OPTIONS += ["on_truncate", "deterministic", "overwrite"]
+_OPTIONS += ["on_truncate", "overwrite"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,7 +51,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--precision", choices=precisions, default="float32", metavar="NAME", help=", ".join(precisions))
     choices, about = ("warn", "ignore", "error"), "warn, ignore or error, if a text is truncated"
     add("--on-truncate", choices=choices, default="warn", metavar="NAME", help=about)
-    add("--deterministic", action="store_true", help="equal to the last bit, whatever the batch")
     add = parser.add_argument_group("large inputs").add_argument
     add("--status", action="store_true", help="say what of OUTPUT is done; exit code 1 unless all")
     add("--shard", type=_shard, metavar="I/N", help="encode part I of N, from 0/N to N-1/N")

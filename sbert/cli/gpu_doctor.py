@@ -36,8 +36,9 @@ from sbert.encoder import SentenceEncoder
 from sbert.inputs.arguments import warn
 from sbert.inputs.devices import driver_version, inference_dtype
 from sbert.losses import CosineSimilarityLoss
-from sbert.pipeline.encode import Encoding, evaluating
+from sbert.pipeline.run import Encoding, evaluating
 from sbert.pipeline.self_check import compare
+from sbert.pipeline.settings import EncodeSettings
 from sbert.saving.verification import versions
 from sbert.search import semantic_search
 from sbert.storage.atomic import write_text
@@ -91,11 +92,10 @@ def _describe(subject: Subject) -> Facts:
 
 def _compare(model: SentenceEncoder) -> Facts:
     """The vectors beside those in float32 on the CPU: rows of 2 to 511 tokens, in batches of 1 to 2,000."""
-    job, facts = Encoding(model, plain=True), Facts()
+    job, facts = Encoding(model, EncodeSettings(plain=True)), Facts()
     chosen = inference_dtype(model.dtype, model.automatic_dtype, model.device)[0]
     for dtype in dict.fromkeys((model.dtype, chosen)):
-        job.settings = CallSettings(dtype)
-        job.inference = InferenceCall(job.settings)
+        job.inference = InferenceCall(CallSettings(dtype))
         with evaluating(model):
             result = compare(job)
         known = "error {:.1e} of {:.1e}".format(*result) if result else "not compared: a module cannot be copied"

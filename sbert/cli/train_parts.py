@@ -128,7 +128,7 @@ def make_loss(loss: Any, model: Any, classes: int) -> Any:
         ValueError: If a parameter is unknown.
     """
     from sbert import losses
-    from sbert.pipeline.encode import output_dims
+    from sbert.pipeline.run import output_dims
 
     kind, parameters = find(loss, losses, "loss")
     pairs = [(make_loss(part, model, classes), weight) for part, weight in parameters.pop("pairs", ())]

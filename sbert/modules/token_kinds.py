@@ -1,26 +1,21 @@
-"""Which texts a vocabulary cannot spell: of unknown tokens, or of letters of an alphabet that it has no words of."""
+"""Which texts consist mostly of unknown tokens, or of single letters of an alphabet without words."""
 
 from __future__ import annotations
 
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-# What a token adds to a text: the text cannot be read if the sum is not negative. Punctuation, symbols and special
-# tokens add nothing, and of a character that is split into bytes there are up to four pieces.
-_READ, _NEUTRAL, _PIECE, _UNREAD = -4, 0, 1, 4
-# The first words of the names of characters that spell no words, or are words.
-_OTHERS = ("LATIN", "CJK", "HANGUL SYLLABLE", "MODIFIER", "COMBINING")
-
 
 class TokenKinds:
-    """Finds the texts that a model cannot read, by the ids of their tokens.
+    """Finds the texts of which at least half of the tokens are unknown, or single letters of an alphabet without words.
 
-    At least half of their tokens are unknown, or single letters of an alphabet other than Latin of which the vocabulary
-    has no more words than letters. Chinese characters and Hangul syllables are words.
+    Latin letters, Chinese characters and Hangul syllables are words; punctuation, symbols and special tokens do not
+    count, and a byte of a character counts as a quarter.
 
     Args:
         decode: Returns the texts of lists of ids.
@@ -33,14 +28,11 @@ class TokenKinds:
         self, decode: Callable[..., list[str]], size: int, special: Collection[int], unknown: int | None
     ) -> None:
         self._decode, self._size, self._special, self.unknown_id = decode, size, special, unknown
-        self._known: dict[int, int] = {}
-        # The alphabets of words in the vocabulary; None before they are needed.
-        self._alphabets: set[str] | None = None
 
     def find_unreadable(
         self, ids: npt.NDArray[np.int32], owners: npt.NDArray[np.int64], count: int
     ) -> npt.NDArray[np.bool_]:
-        """Whether each text cannot be read.
+        """Whether each text consists mostly of unknown tokens.
 
         Args:
             ids: The tokens of all texts.
@@ -50,43 +42,41 @@ class TokenKinds:
         Shape:
             ids, owners: (tokens,). Output: (count,).
         """
-        different, inverse = np.unique(ids, return_inverse=True)
-        known, tokens = self._known, different.tolist()
-        new = [token for token in tokens if token not in known]
-        known.update(zip(new, map(self._kind, new, self._texts(new)), strict=True))
-        kinds = np.array([known[token] for token in tokens], np.int64)[inverse]  # (tokens,)
-        result = (np.bincount(owners, kinds > 0, count) > 0) & (np.bincount(owners, kinds, count) >= 0)
-        if self._alphabets is not None or not result.any():
-            return result
-        words, letters = Counter[str](), Counter[str]()  # Only now, as a large vocabulary takes a second.
-        for text in self._texts(range(self._size)):
-            (letters if len(text) == 1 else words)[_alphabet(text[:1])] += 1
-        self._alphabets, self._known = {name for name in words if words[name] > letters[name]}, {}
-        return self.find_unreadable(ids, owners, count)
+        tokens, inverse = np.unique(ids, return_inverse=True)
+        result, words = np.ones(count, bool), set[str]()
+        for _ in range(2):  # A large vocabulary takes a second: it is looked at only if it may matter.
+            texts = zip(tokens.tolist(), self._texts(tokens.tolist()), strict=True)
+            kinds = np.array([self._weigh(token, text, words) for token, text in texts], float)[inverse]  # (tokens,)
+            result = (np.bincount(owners, kinds > 0, count) > 0) & (np.bincount(owners, kinds, count) >= 0)
+            if not result.any():
+                break
+            words = self._words
+        return result
+
+    @cached_property
+    def _words(self) -> set[str]:
+        """The alphabets of which the vocabulary has more words than letters."""
+        texts = self._texts(range(self._size))
+        words, letters = (Counter(_alphabet(text[:1]) for text in texts if (len(text) > 1) == i) for i in (True, False))
+        return {name for name in words if words[name] > letters[name]}
 
     def _texts(self, tokens: Iterable[int]) -> list[str]:
         """The text of each token, without the marks for the start and the inside of a word."""
         texts = self._decode([[token] for token in tokens], skip_special_tokens=False)
         return [text.strip(" ▁").removeprefix("##") for text in texts]
 
-    def _kind(self, token: int, text: str) -> int:
-        if token == self.unknown_id:
-            return _UNREAD
-        if len(text) == 1 and (alphabet := _alphabet(text)):
-            return _READ if alphabet in (self._alphabets or ()) else _UNREAD
-        if "\ufffd" in text:
-            return _PIECE
-        return _READ if any(map(str.isalnum, text)) and token not in self._special else _NEUTRAL
+    def _weigh(self, token: int, text: str, words: set[str]) -> float:
+        if token == self.unknown_id or (len(text) == 1 and _alphabet(text) and _alphabet(text) not in words):
+            return 1
+        return 0.25 if "\ufffd" in text else -any(map(str.isalnum, text)) * (token not in self._special)
 
 
 def _alphabet(letter: str) -> str:
-    """The name of the alphabet of a letter; empty for Latin, words of one character, and what is no letter.
+    """The name of the alphabet of a letter; empty for what is a word, and for what is no letter.
 
     Example:
         >>> [_alphabet(letter) for letter in "aл猫가"]
         ['', 'CYRILLIC', '', '']
     """
-    if letter.isascii() or unicodedata.category(letter)[0] not in "LM":
-        return ""
-    name = unicodedata.name(unicodedata.normalize("NFKC", letter)[0], "")
-    return "" if name.startswith(_OTHERS) else name.partition(" ")[0]
+    name = unicodedata.name(letter, "") if letter and unicodedata.category(letter)[0] in "LM" else ""
+    return "" if name.startswith(("LATIN", "CJK", "HANGUL SYL", "MODIFIER", "COMBINING")) else name.partition(" ")[0]

@@ -9,7 +9,6 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from sbert.inputs.texts import Pair
-from sbert.modules.borders import border
 from sbert.modules.token_kinds import TokenKinds
 from sbert.storage.files import is_failure, one_line
 
@@ -123,11 +122,6 @@ class FastTokenizer:
             raise ValueError(f"{reason}; its tokenizer.json is damaged or incomplete, so use another copy") from error
 
     @cached_property
-    def border(self) -> re.Pattern[str] | None:
-        """A pattern that ends where a text may be cut without a change of the tokens before; None if there is none."""
-        return border(self._tokenizer)
-
-    @cached_property
     def token_kinds(self) -> TokenKinds:
         """Finds the texts that cannot be read."""
         added = self._tokenizer.get_added_tokens_decoder().items()
@@ -150,8 +144,6 @@ class SlowTokenizer:
         tokenizer: The tokenizer.
         lower_case: Whether to convert texts to lower case first.
     """
-
-    border: re.Pattern[str] | None = None
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, lower_case: bool = False) -> None:
         self._tokenizer, self._lower_case = tokenizer, lower_case
@@ -196,11 +188,6 @@ class Tokenizing:
     def token_kinds(self) -> TokenKinds:
         """Finds the texts that cannot be read."""
         return self.tokenizer_copy().token_kinds
-
-    @property
-    def border(self) -> re.Pattern[str] | None:
-        """A pattern that ends where a text may be cut without a change of the tokens before; None if there is none."""
-        return self.tokenizer_copy().border
 
     def tokenize(self, texts: list[str]) -> list[list[int]]:
         """Token ids of each text, with special tokens, without truncation."""

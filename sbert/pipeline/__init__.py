@@ -14,8 +14,8 @@
 ...     pool.encode(["A cat sleeps.", "Taxes rise."]).shape
 (2, 384)
 
-Workers take windows of texts by demand, so a slow device does not hold up the others; one that dies is replaced, and
-its window done again. For one call, ``encode(texts, device=["cuda:0", "cuda:1"])`` and ``sbert encode --devices`` do
+Workers take texts by demand, so a slow device does not hold up the others; one that dies is replaced, and its texts are
+encoded once more. For one call, ``encode(texts, device=["cuda:0", "cuda:1"])`` and ``sbert encode --devices`` do
 the same. Pools are tested with processes on a CPU, and models on two GPUs of one process by simulation; a pool of real
 GPUs has not been tried.
 
@@ -27,27 +27,18 @@ GPUs has not been tried.
 
 ``examples/serve.py`` is a server with OpenAI's ``/v1/embeddings`` over it.
 
-## The same bits everywhere
-
-The vector of a text depends on its neighbours by rounding alone, less than 1e-6. Where even that matters, as for
-caches and checksums, ``deterministic=True`` gives the same bits in every batch, order, thread and process of one kind
-of machine, and takes longer:
-
->>> alone = model.encode("A cat sleeps.", deterministic=True)
->>> bool((alone == model.encode(["Taxes rise.", "A cat sleeps."], deterministic=True)[1]).all())
-True
-
 ## The steps of a call
 
-``SentenceEncoder.encode`` and ``CrossEncoder.predict`` are calls of this package. The steps, in their order:
+``SentenceEncoder.encode`` and ``CrossEncoder.predict`` are calls of this package, as data through functions:
 
 | step | file |
 |---|---|
-| find equal texts, so that each is encoded once | ``encode`` |
+| what the caller has chosen, checked once | ``settings`` |
+| find equal texts, so that each is encoded once; outputs in order, in range and finite | ``encode`` |
+| run the texts of a window: in this process, or in those of a pool | ``run``, ``pool`` |
 | token ids in a thread ahead of the model, truncated and counted | ``tokenize`` |
 | batches of texts of similar length | ``batching`` |
-| the modules, one batch after the other, and the rows back in order | ``run`` |
-| half precision, bytes or bits | ``quantization`` |
+| float16, bytes or bits | ``quantization`` |
 | the form that the caller asked for, and its type | ``results`` |
 
 A pair is a text with two segments: pairs take the same steps, and ``progress`` tells the caller what happens.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import re
 import threading
 import time
 import weakref
@@ -25,6 +24,7 @@ import torch
 from sbert.inputs.arguments import check_count, check_number, check_positive
 from sbert.inputs.devices import default_batch_tokens
 from sbert.inputs.texts import rows_of
+from sbert.pipeline.progress import RowError
 from sbert.pipeline.results import Encoded, EncodeOptions, EncodeToArray, Texts, as_encode
 from sbert.storage.processes import in_child
 
@@ -395,7 +395,9 @@ class RequestQueue:
                 raise IndexError(f"the model gave {len(vectors)} rows for {len(texts)} texts")
         except BaseException as error:
             if len(batch) == 1:
-                return {batch[0][0]: _with_rows_from(error, batch[0][1])}
+                if isinstance(error, RowError):
+                    error.shift(batch[0][1])  # The row of the caller's list.
+                return {batch[0][0]: error}
             vectors = None
         if vectors is None:
             return self.compute(batch[: len(batch) // 2]) | self.compute(batch[len(batch) // 2 :])
@@ -422,13 +424,6 @@ def _part(vectors: Any, start: int, stop: int) -> Any:
     if isinstance(part, list):
         return [row.clone() if isinstance(row, torch.Tensor) else row for row in part]
     return part.clone() if isinstance(part, torch.Tensor) else part.copy()
-
-
-def _with_rows_from(error: BaseException, start: int) -> BaseException:
-    """The error of texts from ``start`` on; the row that it names is that of the caller's list."""
-    if start and len(error.args) == 1 and isinstance(error.args[0], str):
-        error.args = (re.sub(r"(?<=sentences\[)\d+", lambda row: str(int(row[0]) + start), error.args[0]),)
-    return error
 
 
 _queues: weakref.WeakSet[RequestQueue] = weakref.WeakSet()

@@ -1,11 +1,11 @@
-"""Which texts form a batch; and batches that are prepared while others are in use."""
+"""Which texts form a batch, as pure functions of their numbers of tokens; and items that are prepared ahead."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,10 +14,12 @@ Item = TypeVar("Item")
 # Attention on a GPU pads their number to a power of two, and the grids of its kernels have less than twice as many.
 _MOST_ROWS = 1 << 15
 # Indices of texts, or their numbers of tokens.
-Rows = npt.NDArray[np.int64]
+Indices = npt.NDArray[np.int64]
 
 
-def plan(lengths: Rows, batch_tokens: int, batch_size: int | None = None, padded: int | None = None) -> list[Rows]:
+def plan(
+    lengths: Indices, batch_tokens: int, batch_size: int | None = None, padded: int | None = None
+) -> list[Indices]:
     """Divide texts into batches of similar length, the longest first.
 
     A batch holds as many texts as fit into ``batch_tokens`` if each is as long as the longest of them, or
@@ -41,6 +43,8 @@ def plan(lengths: Rows, batch_tokens: int, batch_size: int | None = None, padded
         >>> [batch.tolist() for batch in plan(np.array([3, 9, 3, 4]), batch_tokens=10, padded=12)]
         [[1], [3, 0, 2]]
     """
+    if len(lengths) == 1:
+        return [np.zeros(1, np.int64)]
     order = np.argsort(-lengths, kind="stable")
     ends = np.cumsum(lengths[order])
     batches = []
@@ -54,29 +58,6 @@ def plan(lengths: Rows, batch_tokens: int, batch_size: int | None = None, padded
         rows = min(batch_size or max(1, rows), _MOST_ROWS)
         batches.append(order[start : start + rows])
         start += rows
-    return batches
-
-
-def fixed_plan(lengths: Rows, batch_tokens: int) -> list[tuple[Rows, Rows]]:
-    """Divide texts into batches whose shape depends on the length of their texts alone, the longest first.
-
-    Args:
-        lengths: Number of tokens of each text.
-        batch_tokens: Maximum number of tokens of a batch of more than one text.
-
-    Returns:
-        For each batch its texts, and the same with repetitions, as many as every batch of this length has.
-
-    Example:
-        >>> [(batch.tolist(), whole.tolist()) for batch, whole in fixed_plan(np.array([3, 9, 3, 4]), batch_tokens=10)]
-        [([1], [1]), ([3], [3, 3]), ([0, 2], [0, 2, 0])]
-    """
-    order = np.argsort(-lengths, kind="stable")
-    batches = []
-    for group in np.split(order, np.flatnonzero(np.diff(lengths[order])) + 1) if len(order) else []:
-        size = max(1, batch_tokens // max(1, int(lengths[group[0]])))
-        parts = (group[start : start + size] for start in range(0, len(group), size))
-        batches += [(part, np.resize(part, size)) for part in parts]
     return batches
 
 
@@ -99,28 +80,7 @@ def windows(texts: int, first: int, most: int) -> list[slice]:
     return runs
 
 
-class Distinct(NamedTuple):
-    """Different texts or pairs, each of which is computed once.
-
-    Args:
-        texts: The texts or pairs.
-        first: Index of the first occurrence of each.
-        counts: Number of occurrences of each.
-        done: Those whose output is known: batches of nothing else are left out.
-    """
-
-    texts: list[Any]
-    first: Rows
-    counts: Rows
-    done: npt.NDArray[np.bool_]
-
-    @classmethod
-    def of_all(cls, texts: list[Any]) -> Distinct:
-        """All of the texts, whether they differ or not."""
-        return cls(texts, np.arange(len(texts)), np.ones(len(texts), np.int64), np.zeros(len(texts), bool))
-
-
-def unique(texts: list[Item]) -> tuple[list[Item], Rows, Rows]:
+def unique(texts: list[Item]) -> tuple[list[Item], Indices, Indices]:
     """Distinct texts or pairs; the index of the first occurrence of each; for each input, its index among them."""
     if len(set(texts)) == len(texts):
         return texts, np.arange(len(texts)), np.arange(len(texts))

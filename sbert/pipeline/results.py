@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 
 from sbert.inputs.texts import Pair
-from sbert.pipeline.encode import Scored
 from sbert.pipeline.quantization import Codes
 
 if TYPE_CHECKING:
@@ -24,6 +23,7 @@ Activation = Callable[[Tensor], Tensor]
 Texts = str | Iterable[str]
 Pairs = Pair | Iterable[Pair]
 Encoded = Codes | Tensor | list[Tensor]
+Scored = np.float32 | npt.NDArray[np.float32] | Tensor | list[Tensor]
 
 
 class Ranked(TypedDict):
@@ -41,7 +41,6 @@ class Options(TypedDict, total=False):
     batch_tokens: int | None
     show_progress_bar: bool | None
     on_truncate: str
-    deterministic: bool
     prompt_name: str | None
     prompt: str | None
     pool: Pool | None
@@ -146,6 +145,23 @@ def as_predict(method: Callable[..., Any]) -> Predict:
     return cast("Predict", method)
 
 
+def convert(outputs: Tensor | list[Tensor], single: bool, to_numpy: bool, to_tensor: bool) -> Scored:
+    """The outputs as the caller wants them.
+
+    Args:
+        outputs: One row per text or pair; or a tensor for each.
+        single: Whether the caller passed one text or pair, and gets one row.
+        to_numpy: Whether to return an array.
+        to_tensor: Whether to return a tensor, which comes first; with neither, a list of tensors.
+    """
+    result: Any = outputs
+    if isinstance(outputs, Tensor):
+        result = outputs.numpy() if to_numpy and not to_tensor else outputs
+        if not (single or to_numpy or to_tensor):
+            return list(outputs)
+    return result[0] if single else result  # type: ignore[no-any-return]
+
+
 def activate(scores: Tensor, activation: Activation) -> Tensor:
     """Apply an activation to scores: float32, or integers if it returns those.
 
@@ -170,8 +186,8 @@ def activate(scores: Tensor, activation: Activation) -> Tensor:
     result = activation(scores)
     shape = tuple(result.shape) if isinstance(result, Tensor) else ()
     if shape[:1] != (rows,) or (classes == 1 and result.numel() != rows):
-        given = f"shape {shape}" if shape else type(result).__name__
-        raise ValueError(f"activation={activation} makes {given} of {(rows, classes)} scores; return a row per pair")
+        made = f"shape {shape}" if shape else type(result).__name__
+        raise ValueError(f"activation={activation} makes {made} of {(rows, classes)} scores; return a row per pair")
     result = result.float() if result.is_floating_point() else result
     missing = result.isnan().flatten(1).any(1) if result.ndim > 1 else result.isnan()
     if missing.any():

@@ -1,30 +1,110 @@
-"""Run batches through a model: within memory, and back to the order of the texts."""
+"""One call on one model: tokenize ahead, form batches, run them within memory. The one path to a vector."""
 
 from __future__ import annotations
 
+import copy
 import math
+import threading
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from itertools import accumulate
+from operator import attrgetter
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from sbert.batch import TokenBatch, move, start_to_host
-from sbert.pipeline.batching import Rows
+from sbert.backends import CallSettings, InferenceCall, snapshot
+from sbert.batch import Ragged, TokenBatch, TokenEmbeddings
+from sbert.functional import directions, truncate
+from sbert.inputs.devices import adapt_half_precision, default_batch_tokens, default_windows, inference_dtype
+from sbert.modules import Router
+from sbert.pipeline.batching import Indices, plan, prefetch, windows
+from sbert.pipeline.progress import Report, TextTooLargeError
+from sbert.pipeline.self_check import check_once
+from sbert.pipeline.settings import EncodeSettings
 from sbert.pipeline.tokenize import Tokens
 from sbert.storage.files import is_out_of_memory
+from sbert.storage.processes import in_child
 
-Output = TypeVar("Output")
-# Batches of the largest size that have to fit before twice that size is tried again; each refusal doubles the number.
-_PATIENCE, _MOST_PATIENCE = 16, 1024
-# Elements collected on a GPU before they are copied to the host: one large copy is cheaper than many waits.
-_GATHERED = 1 << 22
+# The indices of the texts of each batch, and their outputs: a row or, of tokens, a tensor for each.
+Results = Iterator[tuple[Indices, Any]]
+# Batches that have to fit before twice their size is tried again.
+_PATIENCE = 64
+_DEFAULTS = EncodeSettings()
+_lock = threading.RLock()
+# For each model: the threads of the running calls, and the modules that were in training mode before them.
+_calls: dict[nn.Module, tuple[list[int], list[nn.Module]]] = {}
 
 
-class TextTooLargeError(torch.OutOfMemoryError):
-    """One text alone does not fit in memory."""
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Eval mode without gradient. The last of several threads to leave restores the modes of the modules.
+
+    If each thread restored the modes that it found, one thread could enable dropout while another one encodes.
+    """
+    thread = threading.get_ident()
+    shared, _ = getattr(model, "route_of", (model, None))  # The encoders of one route share its modules.
+    with _lock:
+        threads, paused = _calls.setdefault(shared, ([], []))
+        threads.append(thread)
+        if training := list(filter(attrgetter("training"), [model, *snapshot(shared).below])):
+            paused += training
+            _set_mode(training, mode=False)
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        with _lock:
+            threads.remove(thread)
+            if not threads and (paused := _calls.pop(shared)[1]):
+                _set_mode(paused, mode=True)
+
+
+def _set_mode(modules: list[nn.Module], mode: bool) -> None:
+    for module in modules:
+        if isinstance(module, torch.jit.ScriptModule):
+            module.training = mode
+        else:
+            vars(module)["training"] = mode  # As an attribute it takes fifty times as long.
+
+
+def _forget_others() -> None:
+    """In a forked child, end the calls of threads that do not exist there, one of which may have held the lock."""
+    global _lock
+    _lock = threading.RLock()
+    for model, (threads, _) in list(_calls.items()):
+        threads[:] = [thread for thread in threads if thread == threading.get_ident()]
+        if not threads:
+            _set_mode(_calls.pop(model)[1], mode=True)
+
+
+in_child(_forget_others)
+
+
+def outputs(model: Any, device: torch.device, route: str | None = None) -> list[Any]:
+    """Output of each module for one text: the only way to know it for modules of the caller's own."""
+    chain = [module.choose(route) if isinstance(module, Router) else module for module in model]
+    batch = TokenBatch.from_rows(model.route(route)._reader.tokenize(["a"])).to(device)
+    with evaluating(model):
+        return list(accumulate(chain, lambda output, module: module(output), initial=batch))[1:]
+
+
+def output_dims(model: Any, device: torch.device) -> list[int]:
+    """Dimension of the output of each module.
+
+    Raises:
+        ValueError: If the routes of the model give vectors of different dimensions.
+    """
+    by_route = [outputs(model, device, route) for route in model.routes or (None,)]
+    dims = [[(value.values if isinstance(value, Ragged) else value).shape[-1] for value in row] for row in by_route]
+    if len({row[-1] for row in dims}) > 1:
+        listed = ", ".join(f"{route}: {row[-1]}" for route, row in zip(model.routes, dims, strict=True))
+        raise ValueError(f"the routes give vectors of different dimensions ({listed}); add a Dense to one of them")
+    return dims[0]
 
 
 class MemoryLimit:
@@ -32,131 +112,187 @@ class MemoryLimit:
 
     def __init__(self) -> None:
         self.tokens: float = math.inf
-        self._fitted, self._patience = 0, _PATIENCE
+        self._fitted = 0
 
     def lower(self, tokens: int) -> None:
         """A batch of this number of tokens, including padding, did not fit."""
-        self.tokens = min(self.tokens, tokens // 2)
-        self._fitted, self._patience = 0, min(2 * self._patience, _MOST_PATIENCE)
+        self.tokens, self._fitted = min(self.tokens, tokens // 2), 0
 
     def confirm(self, tokens: int) -> None:
         """A batch of this number of tokens did fit: what else filled the memory may be gone."""
         self._fitted += 2 * tokens > self.tokens
-        if self._fitted >= self._patience:
+        if self._fitted >= _PATIENCE:
             self.tokens, self._fitted = 2 * self.tokens, 0
 
 
-@dataclass(frozen=True)
-class Runner(Generic[Output]):
-    """Runs batches of texts within the memory of a device.
+@dataclass(frozen=True, eq=False)
+class Window:
+    """Different texts or pairs that are computed together, each once.
 
     Args:
+        texts: The texts or pairs.
+        rows: Row of the caller's input where each occurs first, for errors.
+        counts: Number of occurrences of each.
+        done: Those whose output is known; None for none. Batches of nothing else are left out.
+    """
+
+    texts: list[Any]
+    rows: Indices
+    counts: Indices
+    done: npt.NDArray[np.bool_] | None = None
+
+    def select(self, indices: Indices) -> Window:
+        """The window of some of the texts, none of them done."""
+        return Window([self.texts[index] for index in indices], self.rows[indices], self.counts[indices])
+
+
+class Encoding:
+    """A model with the settings of one call.
+
+    Args:
+        model: A model whose method ``tokens`` tokenizes texts, or pairs of texts, after a prompt.
+        settings: The settings.
+        device: What computes, if that is not the device of the model.
+        on_device: Whether the outputs stay on the device of the model.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        settings: EncodeSettings = _DEFAULTS,
+        device: torch.device | None = None,
+        on_device: bool = False,
+    ) -> None:
+        placed: torch.device = model.device
+        self.model: Any = model
+        self.settings: EncodeSettings = settings
+        self.device: torch.device = device or placed
+        self.dtype: torch.dtype = model.dtype
+        if self.dtype != torch.float32 and not settings.plain:
+            adapt_half_precision(model, self.device)
+            self.dtype = model.dtype
+        self.to: torch.device = placed if on_device else torch.device("cpu")
+        dtype = self.dtype
+        if model.automatic_dtype and not settings.plain and self.device.type != "cpu":
+            dtype, _ = inference_dtype(dtype, True, self.device)
+        self.inference = InferenceCall(CallSettings(dtype, None if settings.plain else model._compiling))
+        self.batch_tokens: int = settings.batch_tokens or default_batch_tokens(self.device, dtype)
+
+    def report(self, total: int | None, show: bool | None = None, what: str = "") -> Report:
+        """A report of a number of texts, if it is known; ``what`` they are called there."""
+        what = what or ("pairs" if self.model.is_cross_encoder else "sentences")
+        return Report(total, show, self.settings.on_truncate, self.model.max_seq_length, what, self.model._warned)
+
+    def in_full_precision(self) -> Encoding:
+        """The same call, which computes in the dtype of the weights, and leaves the copies of lower precision."""
+        other = copy.copy(self)
+        other.inference = InferenceCall(CallSettings(self.dtype, copies=False))
+        return other
+
+    def plan(self, lengths: Indices) -> list[Indices]:
+        """The batches of texts of these lengths."""
+        # A maximum of the caller's own includes padding, which costs memory where there is any.
+        fixed = self.settings.batch_tokens or self.device.type != "cpu"
+        return plan(lengths, self.batch_tokens, self.settings.batch_size, None if fixed else self.batch_tokens * 5 // 4)
+
+    def finish(self, output: Any) -> Any:
+        """Outputs of texts from one of the modules: truncated and normalized, (rows, dim); or the vectors of tokens."""
+        settings = self.settings
+        if settings.token_embeddings:
+            return [part.clone() for part in output.values.float().split(output.lengths.tolist())]
+        if not isinstance(output, Tensor):
+            raise ValueError(
+                "the modules give one vector per token and none per text; add a Pooling after them, or pass"
+                " output_value='token_embeddings'"
+            )
+        vectors = output.float()
+        if settings.truncate_dim is not None:
+            vectors = truncate(vectors, settings.truncate_dim)
+        return directions(vectors) if settings.normalize else vectors
+
+    def modules(self) -> Any:
+        """What is run: the model, or its modules up to the last one that gives one vector per token."""
+        if not self.settings.token_embeddings:
+            return self.model
+        values = enumerate(outputs(self.model, self.device), start=1)
+        numbers = [number for number, value in values if isinstance(value, TokenEmbeddings)]
+        if not numbers:
+            kind = type(self.model[0]).__name__
+            raise ValueError(f"{kind} gives no vectors per token; use output_value='sentence_embedding'")
+        return self.model[: numbers[-1]]
+
+
+def run_here(job: Encoding, window: Window, report: Report) -> Results:
+    """Run the texts of a window in this process; the next ones are tokenized while the model runs.
+
+    Args:
+        job: The model and the settings.
+        window: The texts.
+        report: Records truncated texts and those that cannot be read.
+    """
+    if job.device.type == "cuda" and not job.settings.plain:
+        check_once(job, evaluating)
+    runs = windows(len(window.texts), *default_windows(job.device))
+    coming = (job.model.tokens(window.texts[run], job.settings.prompt) for run in runs)
+    forward = job.modules()
+    with evaluating(job.model), closing(prefetch(coming, 2) if len(runs) > 1 else coming) as tokenized:
+        for run, tokens in zip(runs, tokenized, strict=True):
+            report.record(tokens, window.rows[run], window.counts[run])
+            batches = job.plan(tokens.lengths)
+            if window.done is not None:
+                batches = [rows for rows in batches if not window.done[run][rows].all()]
+            for rows, output in run_batches(job, forward, tokens, batches, window.rows[run], report.what):
+                yield run.start + rows, job.finish(output)
+
+
+def run_batches(
+    job: Encoding, forward: Callable[[TokenBatch], Any], tokens: Tokens, batches: Iterable[Indices], rows: Indices,
+    what: str = "sentences",
+) -> Results:  # fmt: skip
+    """Yield the indices of each batch and its output. A batch that does not fit in memory is halved.
+
+    Args:
+        job: The device and the settings of the backends.
         forward: The model, or some of its modules; its output has one entry per row.
         tokens: The tokens of all texts.
-        device: Device of the model.
-        name: Name of a text in an error.
+        batches: The indices of each batch.
+        rows: Row of the caller's input of each text.
+        what: What errors call the texts.
+
+    Raises:
+        TextTooLargeError: If a batch of one text does not fit in memory, tried twice: it may be full for a moment only.
     """
-
-    forward: Callable[[TokenBatch], Output]
-    tokens: Tokens
-    device: torch.device
-    name: Callable[[int], str] = "texts[{}]".format
-
-    def run(self, batches: Iterable[Rows], limit: MemoryLimit) -> Iterator[tuple[Rows, Output]]:
-        """Yield the rows of each batch and the output of ``forward``. A batch that does not fit in memory is halved.
-
-        Args:
-            batches: The texts of each batch.
-            limit: The size of batches that fit, which is updated.
-
-        Raises:
-            TextTooLargeError: If a batch of one text does not fit in memory. The message names the text.
-        """
-        lengths = self.tokens.lengths
-        for batch in batches:
-            waiting = [batch]
-            while waiting:
-                rows = waiting.pop()
-                size = len(rows) * int(lengths[rows].max())
-                output = None
-                if len(rows) == 1:
-                    output = self.run_single(rows)
-                elif size <= limit.tokens:
-                    output = self.run_within_memory(rows)
-                    if output is None:
-                        limit.lower(size)
-                if output is None:
-                    waiting += [rows[len(rows) // 2 :], rows[: len(rows) // 2]]
-                else:
-                    limit.confirm(size)
-                    yield rows, output
-
-    def run_within_memory(self, rows: Rows) -> Output | None:
-        """The output for a batch; None, after memory was given back, if it does not fit."""
-        try:
-            return self.forward(self.tokens.batch(rows).to(self.device))
-        except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error):
-                raise
-        if self.device.type != "cpu":  # Outside of the except clause, whose traceback holds the batch's memory.
-            torch.get_device_module(self.device).empty_cache()
-        return None
-
-    def run_single(self, rows: Rows) -> Output:
-        """The output for a batch that cannot be halved, tried twice: the memory may be full for a moment only.
-
-        Raises:
-            TextTooLargeError: If it does not fit.
-        """
-        for _ in range(2):
-            if (output := self.run_within_memory(rows)) is not None:
-                return output
-        raise TextTooLargeError(
-            f"{self.name(int(rows[0]))}, {self.tokens.lengths[rows[0]]:,} tokens, does not fit in the free memory of"
-            f" {self.device}, even alone; split it, set a lower max_seq_length, or free memory"
-        )
-
-
-class RowsOfTensor:
-    """A tensor that is filled a few rows at a time, in any order.
-
-    If the tensor is on the host, vectors on a GPU are collected there and copied while the next ones are computed.
-
-    Args:
-        rows: Number of rows, of the dimension of the first vectors.
-        device: Device of the tensor.
-    """
-
-    def __init__(self, rows: int, device: torch.device) -> None:
-        self._tensor = torch.empty(rows, 0, device=device)
-        self._gathered: list[tuple[Rows, Tensor]] = []
-        self._copying: tuple[Rows, Tensor, Callable[[], object]] | None = None
-
-    def put(self, rows: Rows, vectors: Tensor) -> None:
-        """Set ``rows``, (n,), to ``vectors``, (n, dim)."""
-        if not self._tensor.shape[1]:
-            self._tensor = self._tensor.new_empty(len(self._tensor), vectors.shape[1])
-        if vectors.device.type != "cpu" and self._tensor.device.type == "cpu":
-            self._gathered.append((rows, vectors))
-            if sum(some.numel() for _, some in self._gathered) >= _GATHERED:
-                self._copy()
-        else:
-            self._tensor[move(torch.from_numpy(rows), self._tensor.device)] = vectors.to(self._tensor.device)
-
-    def _copy(self) -> None:
-        """Start to copy the collected vectors; store those of the copy before."""
-        copying, self._copying = self._copying, None
-        if self._gathered:
-            gathered, vectors = zip(*self._gathered, strict=True)
-            self._copying = np.concatenate(gathered), *start_to_host(torch.cat(vectors))
-            self._gathered = []
-        if copying:
-            rows, host, wait = copying
-            wait()
-            self._tensor[torch.from_numpy(rows)] = host
-
-    def complete(self) -> Tensor:
-        """The tensor, after every row was set."""
-        while self._gathered or self._copying:
-            self._copy()
-        return self._tensor
+    lengths, limit = tokens.lengths, job.model._memory_limits.setdefault(job.device, MemoryLimit())
+    for batch in batches:
+        waiting, refused = [batch], False
+        while waiting:
+            indices = waiting.pop()
+            size = len(indices) * int(lengths[indices].max())
+            output, fits = None, len(indices) == 1 or size <= limit.tokens
+            if fits:
+                try:
+                    output = job.inference.run(forward, tokens.batch(indices).to(job.device))
+                except (RuntimeError, MemoryError) as error:
+                    if not is_out_of_memory(error):
+                        raise
+            if output is not None:
+                limit.confirm(size)
+                refused = False
+                yield indices, output
+                continue
+            if fits and job.device.type != "cpu":  # Outside of the except clause, whose traceback holds the memory.
+                torch.get_device_module(job.device).empty_cache()
+            if len(indices) > 1:
+                if fits:
+                    limit.lower(size)
+                waiting += [indices[len(indices) // 2 :], indices[: len(indices) // 2]]
+            elif refused:
+                raise TextTooLargeError(
+                    what,
+                    int(rows[indices[0]]),
+                    f", {lengths[indices[0]]:,} tokens, does not fit in the free memory of {job.device}, even alone;"
+                    " split it, set a lower max_seq_length, or free memory",
+                )
+            else:
+                waiting.append(indices)
+                refused = True

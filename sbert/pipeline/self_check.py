@@ -50,7 +50,7 @@ def check_once(job: Any, evaluating: Callable[[Any], AbstractContextManager[None
         evaluating: The context of a model in eval mode.
     """
     model, route = getattr(job.model, "route_of", (job.model, None))  # Each call has an encoder of the route.
-    key, known = (job.device, job.settings.dtype, route), state_of(model, _Checked).known
+    key, known = (job.device, job.inference.settings.dtype, route), state_of(model, _Checked).known
     if key not in known:
         with _lock:
             if key not in known:
@@ -81,7 +81,7 @@ def _run_plain(parts: list[Any], device: torch.device, plain: bool = True) -> No
 def _path(job: Any) -> Path:
     """The file of the verdict on a kind of model, a device and versions."""
     model = repr(job.model), [(name, *weight.shape) for name, weight in job.model.named_parameters()]
-    return user_cache() / "gpu" / name_of_use(job.device, model, job.settings.dtype, versions())
+    return user_cache() / "gpu" / name_of_use(job.device, model, job.inference.settings.dtype, versions())
 
 
 def _verdict(job: Any, parts: list[Any], path: Path) -> str | None:
@@ -115,7 +115,7 @@ def _find_reason(job: Any, parts: list[Any]) -> str | None:
     _run_plain(parts, job.device, False)
     if not (plain > error / 2 or plain != plain):
         return f"vectors differ by {error:.1e} of their norm from float32, not by {limit:.1e}"
-    dtype = str(job.settings.dtype).removeprefix("torch.")
+    dtype = str(job.inference.settings.dtype).removeprefix("torch.")
     remedy = "" if dtype == "float32" else "; pass dtype='float32'"
     warn(f"in {dtype} on {job.device}, vectors differ by {error:.1e} of their norm from float32 on a CPU{remedy}")
     return None
@@ -141,11 +141,11 @@ def compare(job: Any) -> tuple[float, float] | None:
             rows = np.resize(every if count < _MANY else every[:3], count)
             vectors = job.finish(job.inference.run(job.model, tokens.batch(rows).to(job.device))).cpu()
             # What leaves the range of float16 is computed again by encode.
-            seen = vectors.isfinite().all(1) | (job.settings.dtype != torch.float16)
+            seen = vectors.isfinite().all(1) | (job.inference.settings.dtype != torch.float16)
             errors = (vectors - expected[rows]).norm(dim=1)[seen] / expected.norm(dim=1).max()
             error = max([error, *errors.tolist()], key=lambda each: (each != each, each))  # NaN is the largest.
     tf32 = torch.backends.cuda.matmul.fp32_precision == "tf32"  # The older setting raises where the newer was used.
-    exact = job.settings.dtype in (torch.float32, torch.float64) and not tf32
+    exact = job.inference.settings.dtype in (torch.float32, torch.float64) and not tf32
     return error, _EXACT if exact else _HALF
 
 

@@ -15,13 +15,9 @@ from sbert.batch import TokenBatch
 from sbert.inputs.texts import Pair
 from sbert.modules.tokenizer import PairTokenizer, ReadsText
 
-# Characters per token, and at least, that are read of a long text at first: a third of that is usual.
-_CHARACTERS, _LEAST = 16, 1024
-# Tokens beyond the limit, so that not even the last one that remains stands near the end of what is read.
-_MARGIN = 16
-# Where a model has a limit, no more than this, or sixteen times what is read at first, is read of a text: what has so
-# few tokens is no language, and a tokenizer takes up to 500 bytes of memory per character.
-_MOST = 1 << 17
+# Characters per token, and at least, that are read of a text, where a model has a limit; three or four are usual. What
+# is longer and still has too few tokens is no language, and a tokenizer takes up to 500 bytes per character.
+_CHARACTERS, _LEAST = 64, 2048
 # Characters of texts that are tokenized together.
 _TOGETHER = 1 << 20
 
@@ -38,7 +34,7 @@ class Tokens:
         truncated: Whether each text was truncated.
         prompt_tokens: Number of leading tokens of each text that belong to its prompt; None without prompts.
         types: Which text of its pair each token belongs to; None for single texts, and if the model does not use it.
-        unreadable: Whether each text cannot be read: see ``TokenKinds``.
+        unreadable: Whether each text consists mostly of unknown tokens: see ``TokenKinds``.
         routes: Index of the route of each text; None without routes.
 
     Shape:
@@ -102,24 +98,19 @@ def prompt_length(reader: ReadsText, prompt: str) -> int:
             the text.
     """
     limit = reader.max_seq_length
-    part = _cut_prompt(prompt, limit)
+    part = prompt[: most_characters(limit)]
     length = len(reader.tokenize([part])[0])
     if limit is not None:
         length = limit if len(part) < len(prompt) else min(length, limit)
     return length - reader.special_tokens[1]
 
 
-def _cut_prompt(prompt: str, limit: int | None) -> str:
-    """As much of a prompt as may be read before each text: what is longer leaves no token for the text."""
-    return prompt if limit is None else prompt[: 2 * (_LEAST + _CHARACTERS * limit)]
-
-
 def most_characters(limit: int | None) -> int | None:
     """How many characters are read of a text at most, by a model that reads at most ``limit`` tokens."""
-    return None if limit is None else max(_MOST, 16 * (_LEAST + _CHARACTERS * limit))
+    return None if limit is None else _LEAST + _CHARACTERS * limit
 
 
-def _cut(text: str, most: int | None, left: bool) -> str:
+def _read(text: str, most: int | None, left: bool) -> str:
     """As much of a text as may be read; of one that is truncated on the left, its end."""
     if most is None or len(text) <= most:
         return text
@@ -148,8 +139,7 @@ def groups(texts: Iterable[Text], length: Callable[[Text], int]) -> Iterator[tup
 def tokenize(reader: ReadsText, texts: Sequence[str], prompt: str = "", max_length: int | None = None) -> Tokens:
     """Tokenize texts and truncate those that exceed the ``max_seq_length`` of the reader.
 
-    Of texts that are far longer, only a prefix is read, where that cannot change the tokens that remain; and never more
-    than ``most_characters``.
+    No more than ``most_characters`` are read of each.
 
     Args:
         reader: First module of an encoder.
@@ -160,86 +150,60 @@ def tokenize(reader: ReadsText, texts: Sequence[str], prompt: str = "", max_leng
     limit = reader.max_seq_length
     if max_length is not None:
         limit = max_length if limit is None else min(limit, max_length)
-    most, left = most_characters(limit), getattr(reader, "truncation_side", "right") == "left"
+    most = most_characters(limit)
+    left = most is not None and getattr(reader, "truncation_side", "right") == "left"
     prompt_tokens = prompt_length(reader, prompt) if prompt else None
-    whole, prompt = prompt, _cut_prompt(prompt, limit)
+    # Of a long prompt, as much as leaves no token for the text.
+    start, whole = prompt[:most], list(map(len, texts))
     rows: list[list[int]] = []
     truncated = np.zeros(len(texts), bool)
-    for first, group in groups(texts, lambda text: len(prompt) + len(text)):
-        read = [_cut(prompt + text, most, left) for text in group]
-        own = reader.tokenize(read) if limit is None else tokenize_prefixes(reader, read, limit)
-        for row, (ids, text) in enumerate(zip(own, group, strict=True)):
+    together = sum(whole) + len(start) * len(texts) <= _TOGETHER
+    for first, group in [(0, texts)] if together else groups(texts, lambda text: len(start) + len(text)):
+        read = [_read(start + text, most, left) for text in group]
+        for row, ids in enumerate(reader.tokenize(read), start=first):
             if limit is not None and len(ids) > limit:
-                own[row], truncated[first + row] = _truncate(ids, limit, reader), True
-            elif len(prompt) < len(whole) or len(read[row]) < len(prompt) + len(text):
-                truncated[first + row] = True
-        rows += own
+                ids = _truncate(ids, limit, reader, left)
+                truncated[row] = True
+            elif len(read[row - first]) < len(prompt) + whole[row]:
+                truncated[row] = True
+            rows.append(ids)
     flat, offsets = _flat(rows)
     size = getattr(reader, "vocab_size", None)
     if size is not None and flat.max(initial=0) >= size:
         raise _without_vector(flat, size, "id", offsets, texts)
     prompts = None if prompt_tokens is None else np.full(len(rows), prompt_tokens)
-    tokens = Tokens(flat, offsets, truncated, prompts)
-    return replace(tokens, unreadable=find_unreadable(reader, texts, tokens))
+    tokens = Tokens(flat, offsets, truncated, prompts, unreadable=np.zeros(len(rows), bool))
+    return find_unreadable(reader, texts, tokens)
 
 
-def tokenize_prefixes(reader: ReadsText, texts: Sequence[str], limit: int) -> list[list[int]]:
-    """Token ids of texts; of a text that is far longer than the limit, those of a prefix that exceeds the limit.
-
-    They are the first ids of the whole text: see ``sbert.modules.borders``. A text that is truncated on the left, one
-    without spaces, and those of a tokenizer that might look beyond a word are read as a whole.
-
-    Args:
-        reader: First module of an encoder.
-        texts: The texts, including the prompt.
-        limit: Longest input in tokens, including special tokens.
-    """
-    size, left = _LEAST + _CHARACTERS * limit, getattr(reader, "truncation_side", "right") == "left"
-    border = None if left or len(max(texts, key=len, default="")) <= 2 * size else getattr(reader, "border", None)
-    if border is None:
-        return reader.tokenize(list(texts))
-    rows: list[list[int]] = [[]] * len(texts)
-    waiting = list(range(len(texts)))
-    while waiting:
-        ends = [border.search(texts[row], size) if len(texts[row]) > 2 * size else None for row in waiting]
-        read = [texts[row][: end.end()] if end else texts[row] for row, end in zip(waiting, ends, strict=True)]
-        short = []
-        for row, text, ids in zip(waiting, read, reader.tokenize(read), strict=True):
-            if len(ids) > limit + _MARGIN or len(text) == len(texts[row]):
-                rows[row] = ids
-            else:
-                short.append(row)
-        waiting, size = short, 4 * size
-    return rows
-
-
-def find_unreadable(reader: Any, texts: Sequence[str] | Sequence[Pair], tokens: Tokens) -> npt.NDArray[np.bool_]:
-    """Whether each text, or a text of each pair, cannot be read: see ``TokenKinds``. Prompts do not count.
+def find_unreadable(reader: Any, texts: Sequence[str] | Sequence[Pair], tokens: Tokens) -> Tokens:
+    """The tokens, with the texts, or pairs with a text, that consist mostly of unknown ones; prompts do not count.
 
     Args:
         reader: First module of an encoder, or the tokenizer of pairs.
         texts: The texts or pairs, without the prompt; or the documents whose windows they are.
         tokens: Their tokens.
     """
-    rows, lengths = len(tokens.lengths), tokens.lengths
+    rows, lengths = len(tokens.truncated), tokens.lengths
     prompts: Any = 0 if tokens.prompt_tokens is None else tokens.prompt_tokens
     if hasattr(reader, "is_unreadable"):
-        return np.fromiter(map(reader.is_unreadable, texts, lengths - prompts), bool, rows)
+        return replace(tokens, unreadable=np.fromiter(map(reader.is_unreadable, texts, lengths - prompts), bool, rows))
     kinds = getattr(reader, "token_kinds", None)
-    is_ascii = all(text.isascii() if isinstance(text, str) else all(map(str.isascii, text)) for text in texts)
-    if kinds is None or (is_ascii and kinds.unknown_id not in tokens.ids):
-        return np.zeros(rows, bool)
+    pairs: Any = texts
+    strings = chain.from_iterable(pairs) if texts and isinstance(texts[0], tuple) else pairs
+    if kinds is None or (all(map(str.isascii, strings)) and kinds.unknown_id not in tokens.ids):
+        return tokens
     owners = np.repeat(np.arange(rows), lengths)  # (tokens,)
-    own = np.arange(len(owners)) >= np.repeat(tokens.offsets[:-1] + prompts, lengths)
+    of_text = np.arange(len(owners)) >= np.repeat(tokens.offsets[:-1] + prompts, lengths)
     owners, parts = (owners, 1) if tokens.types is None else (2 * owners + tokens.types, 2)
-    result = kinds.find_unreadable(tokens.ids[own], owners[own], parts * rows)
-    return result.reshape(rows, parts).any(1)  # type: ignore[no-any-return]
+    unreadable = kinds.find_unreadable(tokens.ids[of_text], owners[of_text], parts * rows).reshape(rows, parts).any(1)
+    return replace(tokens, unreadable=unreadable)
 
 
-def _truncate(row: list[int], limit: int, reader: ReadsText) -> list[int]:
+def _truncate(row: list[int], limit: int, reader: ReadsText, left: bool) -> list[int]:
     """The row with its special tokens and as many of its other tokens as the limit allows."""
     leading, trailing = reader.special_tokens
-    if getattr(reader, "truncation_side", "right") == "left":
+    if left:
         return row[:leading] + row[len(row) - (limit - leading) :]
     return row[: limit - trailing] + row[len(row) - trailing :]
 
@@ -265,22 +229,23 @@ def tokenize_pairs(
         prompt: Text prepended to the first text of each pair.
     """
     most, left = most_characters(limit), reader.truncation_side == "left"
-    start = _cut_prompt(prompt, limit)
-    read: list[tuple[list[int], list[int], bool]] = []
+    start = prompt[:most]
+    rows: list[list[int]] = []
+    types_of_rows: list[list[int]] = []
+    truncated: list[bool] = []
     for _, group in groups(pairs, lambda pair: len(start) + sum(map(len, pair))):
-        texts = [(_cut(start + first, most, left), _cut(second, most, left)) for first, second in group]
-        for result, pair, text in zip(reader(texts, limit), group, texts, strict=True):
-            cut = len(prompt) + sum(map(len, pair)) > sum(map(len, text))
-            read.append((*result[:2], result[2] or cut))
-    rows = [ids for ids, _, _ in read]
+        texts = [(_read(start + first, most, left), _read(second, most, left)) for first, second in group]
+        for (row, types_of_row, too_long), pair, text in zip(reader(texts, limit), group, texts, strict=True):
+            rows.append(row)
+            types_of_rows.append(types_of_row)
+            truncated.append(too_long or len(prompt) + sum(map(len, pair)) > sum(map(len, text)))
     ids, offsets = _flat(rows)
-    kinds = _flat([kinds for _, kinds, _ in read])[0] if reader.typed else None
+    kinds = _flat(types_of_rows)[0] if reader.typed else None
     for values, size, what in ((ids, vocab_size, "id"), (kinds, types, "type")):
         if values is not None and size is not None and values.max(initial=0) >= size:
             raise _without_vector(values, size, what, offsets, pairs)
-    truncated = np.fromiter((truncated for _, _, truncated in read), bool, len(read))
-    tokens = Tokens(ids, offsets, truncated, types=kinds)
-    return replace(tokens, unreadable=find_unreadable(reader, pairs, tokens))
+    tokens = Tokens(ids, offsets, np.array(truncated, bool), types=kinds, unreadable=np.zeros(len(rows), bool))
+    return find_unreadable(reader, pairs, tokens)
 
 
 def _flat(rows: list[list[int]]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:

@@ -42,7 +42,6 @@ def mine_hard_negatives(
     as_triplets: bool = False,
     as_lists: bool = False,
     seed: int | None = None,
-    deterministic: bool = False,
     show_progress_bar: bool | None = None,
 ) -> list[dict[str, Any]]:
     """Add hard negatives to rows of (anchor, positive), in the form that ``Trainer`` takes.
@@ -74,7 +73,6 @@ def mine_hard_negatives(
         as_lists: Whether to return one row per anchor with all its positives, for the losses of a ``CrossEncoder`` that
             take lists; a row may then have fewer negatives.
         seed: Choose randomly among the candidates that satisfy the conditions; by default, the nearest are chosen.
-        deterministic: Whether the vectors are the same to the last bit in every run, as in ``encode``.
         show_progress_bar: Whether to show a progress bar, as in ``encode``.
 
     Returns:
@@ -110,7 +108,7 @@ def mine_hard_negatives(
     positives: dict[str, set[int]] = {}  # Of each anchor, as indices of texts.
     for anchor, positive in rows:
         positives.setdefault(anchor, set()).add(index[positive])
-    options = {"convert_to_tensor": True, "deterministic": deterministic, "show_progress_bar": show_progress_bar}
+    options = {"convert_to_tensor": True, "show_progress_bar": show_progress_bar}
     queries = in_memory("anchors", model.encode_query(list(positives), **options))
     documents = in_memory("corpus", model.encode_document(texts, **options))
     lowest = _lowest_positive_scores(queries, documents, list(positives.values()), similarity)

@@ -154,4 +154,6 @@ def try_lock(path: Path) -> Iterator[bool | None]:
         yield held
     finally:
         if descriptor is not None:
+            with suppress(OSError):
+                fcntl.flock(descriptor, fcntl.LOCK_UN)  # A process that was forked meanwhile has the descriptor, too.
             os.close(descriptor)

@@ -119,7 +119,7 @@ class RefreshNegatives(Callback):
         self._results[step].add_done_callback(lambda _: own.pop(step))
 
     def _mine(self, model: Any, pairs: list[tuple[str, ...]], corpus: list[str]) -> Negatives:
-        options = {"as_lists": True, "deterministic": True, "show_progress_bar": False, **self._conditions}
+        options = {"as_lists": True, "show_progress_bar": False, **self._conditions}
         lists = mine_hard_negatives(model, pairs, corpus, **options)
         return {row["query"]: row["documents"][sum(row["labels"]) :] for row in lists}  # Positives are first.
 

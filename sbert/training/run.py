@@ -24,7 +24,7 @@ from sbert.distributed.ranks import Ranks
 from sbert.evaluation.evaluator import Evaluate, Evaluator
 from sbert.inputs.arguments import warn
 from sbert.pipeline.batching import prefetch
-from sbert.pipeline.encode import evaluating
+from sbert.pipeline.run import evaluating
 from sbert.pipeline.tokenize import Tokens
 from sbert.storage.files import is_out_of_memory, one_line
 from sbert.training import checkpoint

@@ -1,8 +1,8 @@
 """Writing vectors while texts are read: part by part, so that memory stays flat and a killed call goes on.
 
 A part is a window of texts, whose borders depend on the texts alone, so that its bytes do not depend on interruptions.
-The source of the vectors is ``job.each(windows, report, saved)``, which may read ahead. While it computes one window, a
-thread stores the one before. Of a model that takes seconds for a window, ``saved`` stores batches of it meanwhile.
+While one window is computed, a thread stores the one before. Of a model that takes seconds for a window, batches of it
+are stored meanwhile.
 """
 
 from __future__ import annotations
@@ -28,9 +28,11 @@ from torch import Tensor
 
 from sbert.inputs.texts import length_of
 from sbert.inputs.vectors import Array
-from sbert.pipeline.batching import Rows
+from sbert.pipeline.batching import Indices
+from sbert.pipeline.encode import Execute, Restored, encode, encode_texts
 from sbert.pipeline.progress import Report
 from sbert.pipeline.quantization import PRECISIONS, Codes
+from sbert.pipeline.run import Encoding, run_here
 from sbert.saving import verification
 from sbert.storage.files import UnreadableError, checksum
 from sbert.vector_files import reader as stripes
@@ -58,13 +60,14 @@ _FILE_ROWS = 1 << 20
 # Seconds after which rows of a part in work are stored.
 _SECONDS = 5.0
 # Settings of a call that the vectors depend on.
-_SETTINGS = ("prompt", "truncate_dim", "normalize", "precision", "deterministic", "batch_tokens", "batch_size")
+_SETTINGS = ("prompt", "truncate_dim", "normalize", "precision", "batch_size")
 # Number of rows and dimension of what follows in a file of a window, and its checksum.
 _SAVED = struct.Struct("<III")
 
 
 def write(
-    job: Any,
+    job: Encoding,
+    execute: Execute,
     sentences: Any,
     out: str | os.PathLike[str],
     overwrite: bool = False,
@@ -74,7 +77,8 @@ def write(
     """Write the vectors of sentences to a file or a folder.
 
     Args:
-        job: The ``Encoding`` of the call.
+        job: The model and the settings of the call.
+        execute: What computes the windows.
         sentences: As in ``encode``; with columns to keep, a ``Texts``.
         out: A .npy or .parquet file; or a folder: one that exists, or a path that ends in a separator.
         overwrite: Whether to start anew, whatever is there; else a call that was interrupted goes on, files that are
@@ -95,7 +99,8 @@ def write(
     kind = FORMATS[path.suffix]
     if keep and not kind.has_columns:
         raise ValueError(f"out={os.fspath(out)!r} has no room for the columns {', '.join(keep)}; name a .parquet file")
-    dim, dtype = job.vectors([], Report.silent()).shape[1], np.dtype(PRECISIONS[job.precision])
+    dim = encode_texts(job, [], quiet=True, execute=execute).shape[1]
+    dtype = np.dtype(PRECISIONS[job.settings.precision])
     form = kind(dim, dtype, keep)
     size = _WINDOW if job.device.type == "cpu" else _WINDOW_ACCELERATOR
     header = {**_header(job), "dim": dim, "columns": [*keep], "window": size}
@@ -105,8 +110,8 @@ def write(
         if shard is not None:
             report.what = f"{report.what} of shard {part[0]}/{part[1]}"
         if in_files:
-            return _write_files(partial(_File, job, form), path, reader, header, report, overwrite)
-        _File(job, form, path, report).write(reader, None, header, overwrite)
+            return _write_files(partial(_File, job, execute, form), path, reader, header, report, overwrite)
+        _File(job, execute, form, path, report).write(reader, None, header, overwrite)
     files = VectorFiles([path])
     return files if kind.has_columns else cast("Codes", next(files.parts()))
 
@@ -139,16 +144,18 @@ def _target(out: str | os.PathLike[str], shard: Shard | None) -> tuple[Path, boo
     return (path, folder) if shard is None else (shard_of(path, shard), False)
 
 
-def _header(job: Any) -> Header:
+def _header(job: Encoding) -> Header:
     """What the bytes of the output depend on, beside the input."""
-    ranges = np.asarray(() if job.ranges is None else job.ranges, np.float32)
+    settings = job.settings
+    ranges = np.asarray(() if settings.ranges is None else settings.ranges, np.float32)
     return {
         "format": FORMAT,
         "model": digest_of_model(job.model),
-        **{name: getattr(job, name) for name in _SETTINGS},
+        **{name: getattr(settings, name) for name in _SETTINGS},
+        "batch_tokens": job.batch_tokens,
         "ranges": sha256(ranges.tobytes()).hexdigest(),
         "max_seq_length": job.model.max_seq_length,
-        "dtype": str(job.settings.dtype),
+        "dtype": str(job.inference.settings.dtype),
         "device": job.device.type,
         **{f"version of {name}": version for name, version in verification.versions().items()},
     }
@@ -158,14 +165,15 @@ class _File:
     """One file that is being written.
 
     Args:
-        job: The encoding.
+        job: The model and the settings.
+        execute: What computes the windows.
         form: Format of the file.
         path: The file.
         report: Records progress.
     """
 
-    def __init__(self, job: Any, form: Format, path: Path, report: Report) -> None:
-        self.job, self.form, self.path, self.report = job, form, path, report
+    def __init__(self, job: Encoding, execute: Execute, form: Format, path: Path, report: Report) -> None:
+        self.job, self.execute, self.form, self.path, self.report = job, execute, form, path, report
 
     def write(self, reader: Reader, most: int | None, header: Header, overwrite: bool) -> None:
         """Encode the windows of a reader, up to ``most`` rows, and write the file."""
@@ -195,8 +203,11 @@ class _File:
             manifest.verify_parts(len(self.form.head))
         end = manifest.parts[-1].end if manifest.parts else len(self.form.head)
         waiting: deque[Window] = deque()
-        texts = self._new_texts(reader.windows(most), manifest, waiting)
-        coming = self.job.each(texts, self.report, SavedWindow(manifest, waiting))
+        saved = SavedWindow(manifest)
+        texts = self._new_texts(reader.windows(most), manifest, waiting, saved)
+        ahead = int(self.execute is not run_here)  # Workers of a pool have something to do meanwhile.
+        store = lambda indices, outputs: saved.add(waiting[0], indices, outputs)  # noqa: E731
+        coming = encode(self.job, texts, self.report, self.execute, ahead, store)
         truncated, began = self.report.truncated, time.perf_counter()
         with manifest.partial.open("r+b" if manifest.parts else "w+b") as file:
             file.write(self.form.head)
@@ -212,7 +223,9 @@ class _File:
                     storing = thread.submit(self._store, file, manifest, window, vectors.numpy(), counts)
                 storing.result()
 
-    def _new_texts(self, windows: Iterator[Window], manifest: Manifest, waiting: deque[Window]) -> Iterator[list[str]]:
+    def _new_texts(
+        self, windows: Iterator[Window], manifest: Manifest, waiting: deque[Window], saved: SavedWindow
+    ) -> Iterator[tuple[list[str], Restored | None]]:
         """The texts of windows that are not among the parts on the disk, after a comparison of these."""
         before = 0
         for part in list(manifest.parts):
@@ -224,7 +237,7 @@ class _File:
             before = part.read
         for window in windows:
             waiting.append(window)
-            yield window.texts
+            yield window.texts, saved.restore(window)
 
     def _store(self, file: Any, manifest: Manifest, window: Window, vectors: Array, counts: tuple[int, float]) -> None:
         block, end = self.form.block(vectors, window.columns), file.tell()
@@ -238,45 +251,48 @@ class _File:
 
 
 class SavedWindow:
-    """Rows of the part in work, which are stored every few seconds: of a slow model, no more than that is lost.
+    """Outputs of the window in work, which are stored every few seconds: of a slow model, no more than that is lost.
 
     What is damaged, or of other texts, is left out: it is computed again.
 
     Args:
         manifest: The manifest of the file.
-        windows: The windows that were read and not yet written; the first one is in work.
     """
 
-    def __init__(self, manifest: Manifest, windows: deque[Window]) -> None:
-        self._path, self._settings, self._windows = manifest.window, json.dumps(manifest.header), windows
-        self._waiting: list[tuple[Rows, Tensor]] = []
-        self._key, self._end, self._time = b"", 0, 0.0
+    def __init__(self, manifest: Manifest) -> None:
+        self._path, self._settings = manifest.window, json.dumps(manifest.header)
+        self._waiting: list[tuple[Indices, Tensor]] = []
+        self._key, self._end, self._time = b"", 0, time.monotonic()
 
-    def restore(self) -> tuple[Rows, Tensor] | None:
-        """Begin a window; the rows of it that were stored, and their outputs. Shape: (n,), (n, dim)."""
-        self._key = sha256((self._settings + self._windows[0].input).encode()).digest()
-        self._waiting, self._end, self._time = [], 0, time.monotonic()
-        data = self._path.read_bytes() if self._path.exists() else b""
-        if not data.startswith(self._key):
+    def _key_of(self, window: Window) -> bytes:
+        return sha256((self._settings + window.input).encode()).digest()
+
+    def restore(self, window: Window) -> Restored | None:
+        """The outputs that were stored of a window, by their indices among its different texts: (n,), (n, dim)."""
+        key, data = self._key_of(window), self._path.read_bytes() if self._path.exists() else b""
+        if not data.startswith(key):
             return None
-        rows, outputs, self._end = [], [], len(self._key)
-        while len(data) >= (start := self._end + _SAVED.size):
-            count, dim, check = _SAVED.unpack_from(data, self._end)
+        indices, outputs, end = [], [], len(key)
+        while len(data) >= (start := end + _SAVED.size):
+            count, dim, check = _SAVED.unpack_from(data, end)
             body = data[start : start + count * (8 + 4 * dim)]
             if not count or zlib.crc32(body, dim) != check:
                 break
-            rows.append(np.frombuffer(body, np.int64, count))
+            indices.append(np.frombuffer(body, np.int64, count))
             outputs.append(np.frombuffer(body, np.float32, offset=8 * count).reshape(count, dim))
-            self._end = start + len(body)
-        return (np.concatenate(rows), torch.from_numpy(np.concatenate(outputs))) if rows else None
+            end = start + len(body)
+        self._key, self._end = key, end
+        return (np.concatenate(indices), torch.from_numpy(np.concatenate(outputs))) if indices else None
 
-    def add(self, rows: Rows, outputs: Tensor) -> None:
-        """Store these rows, now or some seconds later."""
-        self._waiting.append((rows, outputs))
+    def add(self, window: Window, indices: Indices, outputs: Tensor) -> None:
+        """Store these outputs of a window, now or some seconds later."""
+        if (key := self._key_of(window)) != self._key:
+            self._waiting, self._key, self._end, self._time = [], key, 0, time.monotonic()
+        self._waiting.append((indices, outputs))
         if time.monotonic() - self._time < _SECONDS:
             return
-        rows = np.concatenate([each for each, _ in self._waiting])
-        values = torch.cat([each for _, each in self._waiting]).float().cpu().numpy()
+        rows = np.concatenate([waiting for waiting, _ in self._waiting])
+        values = torch.cat([waiting for _, waiting in self._waiting]).float().cpu().numpy()
         body = rows.astype(np.int64).tobytes() + values.tobytes()
         with self._path.open("r+b" if self._end else "w+b") as file:
             file.truncate(self._end)

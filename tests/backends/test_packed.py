@@ -16,7 +16,7 @@ from sbert import TokenBatch, Transformer
 from sbert.backends import packed, state
 from sbert.backends.packed import Packed
 from sbert.backends.padded import Padded
-from sbert.pipeline.encode import evaluating
+from sbert.pipeline.run import evaluating
 from tests import small
 from tests.backends.test_families import FAMILIES, MORE
 from tests.backends.test_families import build_network as hugging_face

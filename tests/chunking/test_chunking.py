@@ -163,7 +163,7 @@ def test_a_tokenizer_in_python_is_refused() -> None:
 
     reader = model()[0]
     reader.tokenizer = Slow()
-    assert (reader.special_tokens, reader.tokenizer_copy().unknown_id, reader.border) == ((1, 0), 1, None)
+    assert (reader.special_tokens, reader.tokenizer_copy().unknown_id) == ((1, 0), 1)
     with pytest.raises(ValueError, match=r"Slow does not give the positions .* tokenizer\.json"):
         reader.locate(["a"])
 
@@ -261,7 +261,7 @@ def test_windows_of_a_long_document(encoder: SentenceEncoder, part: int, monkeyp
     chunks = split(encoder, STORY, 6)
     (ids, places), reader = encoder[0].locate([STORY])[0], encoder[0]
     passages = [(row, chunk.start, chunk.end) for row, chunk in enumerate(chunks)]
-    windows = list(late._windows(reader, STORY, (ids, places), passages, ""))
+    windows = list(late._windows(reader, STORY, (ids, places), passages, "", np.arange(len(passages))))
     assert len(windows) > 3
     assert sorted(row for window in windows for row, _, _ in window.passages) == list(range(len(chunks)))
     expected = np.zeros((len(chunks), 16))

@@ -85,13 +85,13 @@ class Encoder:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ("", {"overwrite": False, "shard": None, "deterministic": False, "batch_tokens": None, "keep": ()}),
+        ("", {"overwrite": False, "shard": None, "batch_tokens": None, "keep": ()}),
         ("--keep id,title", {"keep": ("id", "title")}),
         ("--shard 3/16 --overwrite", {"shard": (3, 16), "overwrite": True}),
         ("--shard 0/1", {"shard": (0, 1)}),
         ("--devices cuda:0,cuda:1", {"pool": ["cuda:0", "cuda:1"], "loaded": "cpu"}),
         ("--device cuda:1", {"loaded": "cuda:1"}),
-        ("--deterministic --precision float16", {"deterministic": True, "precision": "float16"}),
+        ("--precision float16", {"precision": "float16"}),
         ("--batch-tokens 512 -o folder", {"batch_tokens": 512, "out": "folder"}),
     ],
 )

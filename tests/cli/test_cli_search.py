@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 from safetensors.torch import load_file, save_file
 
-from sbert import SentenceEncoder
+from sbert import SentenceEncoder, encoder
 from sbert.cli import search
 from sbert.cli.main import main
-from sbert.pipeline.encode import Encoding
 from sbert.search import BM25, Index, fuse
 from sbert.search.index.fusion import WEIGHTS
 from tests import small
@@ -47,13 +46,13 @@ def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
 def encoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many documents are encoded at once; one text alone is a query."""
     counts: list[int] = []
-    real = Encoding._outputs
+    real = encoder.encode_texts
 
-    def counting(self: Encoding, texts: list[str], *more: Any) -> Any:
+    def counting(job: Any, texts: list[str], *more: Any, **options: Any) -> Any:
         counts.extend([len(texts)] if len(texts) > 1 else [])
-        return real(self, texts, *more)
+        return real(job, texts, *more, **options)
 
-    monkeypatch.setattr(Encoding, "_outputs", counting)
+    monkeypatch.setattr(encoder, "encode_texts", counting)
     return counts
 
 

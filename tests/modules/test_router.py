@@ -20,7 +20,7 @@ from sbert.losses import MultipleNegativesRankingLoss
 from sbert.losses.signature import Signature
 from sbert.modules import Dense, Normalize, Pooling, Router, StaticEmbedding, Transformer
 from sbert.pipeline import self_check
-from sbert.pipeline.encode import Encoding, evaluating
+from sbert.pipeline.run import Encoding, evaluating
 from sbert.saving.export import export
 from sbert.search import HybridIndex
 from sbert.training import TrainingBatch, backward

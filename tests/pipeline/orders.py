@@ -42,11 +42,11 @@ def private_bytes_of(model: Any, path: str = "/proc/self/smaps_rollup") -> int:
     return sum(int(line.split()[1]) << 10 for line in lines if line.startswith("Private_"))
 
 
-def settings(model: Any) -> tuple[int, int]:
-    """Number of threads, and of cores, of the worker."""
+def threads(model: Any) -> int:
+    """Number of threads of the worker."""
     import torch
 
-    return torch.get_num_threads(), len(os.sched_getaffinity(0))
+    return torch.get_num_threads()
 
 
 def not_picklable(_model: Any) -> Any:

@@ -71,7 +71,6 @@ def test_threads_get_the_vectors_of_encode(model: SentenceEncoder) -> None:
         {"normalize_embeddings": True, "truncate_dim": 8},
         {"precision": "ubinary"},
         {"precision": "int8", "ranges": np.array([[-3.0] * 16, [3.0] * 16])},
-        {"deterministic": True},
         {"convert_to_tensor": True},
         {"convert_to_numpy": False},
         {"output_value": "token_embeddings"},

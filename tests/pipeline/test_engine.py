@@ -14,8 +14,6 @@ from sbert import SentenceEncoder, TokenBatch
 from sbert.backends.fused import Fused
 from sbert.inputs.devices import inference_dtype
 from sbert.pipeline.batching import plan, prefetch
-from sbert.pipeline.encode import Encoding
-from sbert.pipeline.progress import Report
 from tests.backends.test_families import build
 from tests.memory import grown
 
@@ -107,15 +105,6 @@ def test_a_single_sentence_needs_no_thread(model: SentenceEncoder, monkeypatch: 
     monkeypatch.setattr(threading.Thread, "start", start)
     assert model.encode("a small boat").shape == (16,)
     assert model.encode(["a small boat", "lake"]).shape == (2, 16)
-
-
-@pytest.mark.parametrize("text", ["a small boat", "", "the quiet lake " * 40, "文 文 文 文 文"])
-def test_one_text_has_the_result_of_several(text: str, model: SentenceEncoder) -> None:
-    """It takes fewer steps."""
-    job, report = Encoding(model, on_truncate="ignore"), Report.silent()
-    one = job._one([text])
-    assert one is not None
-    assert torch.equal(one, job._outputs([text], report))
 
 
 def test_a_vector_is_the_callers_own(model: SentenceEncoder) -> None:

@@ -80,12 +80,12 @@ def encode_with_bias(folder: Path) -> None:
 
 def encode_beside_another_gpu(folder: Path) -> None:
     """A model on the second of two different GPUs; the first is the current one."""
-    from sbert.pipeline.encode import Encoding
+    from sbert.pipeline.run import Encoding
 
     for capabilities, dtype in (([(7, 5), (9, 0)], torch.bfloat16), ([(9, 0), (7, 5)], torch.float16)):
         with simulated(capabilities) as gpu:
             model = encoder(folder, "bert", "cuda:1")
-            assert Encoding(model).settings.dtype == dtype, capabilities
+            assert Encoding(model).inference.settings.dtype == dtype, capabilities
             model.encode(TEXTS[:9])
             assert (gpu.count("kernel _flash_attention_forward") > 0) == (dtype == torch.bfloat16), capabilities
 
@@ -158,7 +158,7 @@ class Mistake(NamedTuple):
 
 _COPY = "    host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True).copy_(tensor, non_blocking=True)\n"
 _RECORD = "    done = module.Event()\n    done.record(module.current_stream(tensor.device))\n"
-_STORE = "self._tensor[torch.from_numpy(rows)] = host\n"
+_STORE = "result[torch.from_numpy(number)] = host\n"
 _WAIT = "            wait()\n"
 _GARBAGE = "left the range|Mismatched"  # Memory that is read too early is not finite.
 MISTAKES = [
@@ -174,7 +174,7 @@ MISTAKES = [
     ),
     Mistake(
         "vectors are read before the copy to the host is waited for",
-        "pipeline/run.py", _WAIT + 12 * " " + _STORE, 12 * " " + _STORE + _WAIT, encode, _GARBAGE,
+        "pipeline/encode.py", _WAIT + 12 * " " + _STORE, 12 * " " + _STORE + _WAIT, encode, _GARBAGE,
     ),
     Mistake(
         "pinned memory is used again before its copy has happened",

@@ -21,7 +21,7 @@ from torch import nn
 from sbert import CrossEncoder, Pooling, SentenceEncoder, Transformer
 from sbert.backends import attention, fused
 from sbert.pipeline import self_check
-from sbert.pipeline.encode import Encoding
+from sbert.pipeline.run import Encoding
 from sbert.storage.processes import has_died, mark_running
 from tests import pairs
 from tests.project.code_lines import PACKAGE
@@ -125,7 +125,7 @@ def test_a_process_that_dies(folder: Path, cache: Path, expected: np.ndarray) ->
 import os, torch
 from sbert import SentenceEncoder
 from sbert.pipeline import self_check
-from sbert.pipeline.encode import Encoding
+from sbert.pipeline.run import Encoding
 from sbert.storage.processes import has_died, mark_running
 from tests.simulated_cuda.simulator import simulated
 self_check.compare = lambda job: os._exit(9)

@@ -98,7 +98,7 @@ import json, multiprocessing, os, signal, sys, tempfile, threading, time
 import numpy as np, torch
 from sbert import SentenceEncoder
 from sbert.backends import huggingface, state
-from sbert.pipeline import encode
+from sbert.pipeline import run as encode
 from sbert.search.index import index
 
 model = SentenceEncoder(sys.argv[1], device="cpu")

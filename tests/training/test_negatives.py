@@ -71,7 +71,7 @@ def test_they_are_those_of_the_weights_some_steps_before(lag: int, accumulation:
         source = max(0, (number // accumulation - lag) // 3 * 3)
         own = {anchor: {"the sea", "a hill"} for anchor, _ in PAIRS}
         if source:
-            options = {"as_lists": True, "deterministic": True, **CONDITIONS}
+            options = {"as_lists": True, **CONDITIONS}
             lists = mine_hard_negatives(keep.models[source], PAIRS, CORPUS, **options)
             own |= {row["query"]: {*row["documents"][sum(row["labels"]) :]} for row in lists}
         mined += [own] * (own not in mined)

@@ -142,14 +142,13 @@ def test_killed_at_random_moments(
     assert sorted(without_manifests(tmp_path)) == ["log", name, f"whole-{name}"]
 
 
-@pytest.mark.parametrize("options", [{"batch_size": 2}, {"deterministic": True}], ids=str)
 def test_a_window_that_was_saved_is_checked(
-    words: SentenceEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
+    words: SentenceEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is damaged or of other texts is computed again."""
     monkeypatch.setattr(write, "_SECONDS", 0.0)
     path, window, chance, put = tmp_path / "v.npy", tmp_path / "v.npy.window", random.Random(0), write.SavedWindow.add
-    expected = words.encode(TEXTS, **options)
+    expected = words.encode(TEXTS, batch_size=2)
     for number in range(12):
         left = iter(range(3))
 
@@ -160,7 +159,7 @@ def test_a_window_that_was_saved_is_checked(
 
         monkeypatch.setattr(write.SavedWindow, "add", add)
         with pytest.raises(KeyboardInterrupt):
-            encode(words, path, **options)
+            encode(words, path, batch_size=2)
         monkeypatch.setattr(write.SavedWindow, "add", put)
         saved = bytearray(window.read_bytes())
         assert len(saved) > 100
@@ -169,7 +168,7 @@ def test_a_window_that_was_saved_is_checked(
         elif number % 3 == 2:
             del saved[chance.randrange(len(saved)) :]
         window.write_bytes(saved)
-        np.testing.assert_array_equal(encode(words, path, **options), expected)
+        np.testing.assert_array_equal(encode(words, path, batch_size=2), expected)
         assert list(without_manifests(tmp_path)) == ["v.npy"]
         path.unlink()
 

@@ -23,8 +23,8 @@ from sbert.integrations.sentence_transformers.training import (
 )
 from sbert.integrations.sentence_transformers.util import quantize_embeddings
 from sbert.losses.signature import Signature
-from sbert.pipeline.encode import output_dims
 from sbert.pipeline.model import choose_prompt
+from sbert.pipeline.run import output_dims
 
 _SCHEDULERS = {
     "constantlr": "constant", "warmupconstant": "constant_with_warmup", "warmuplinear": "linear",

@@ -1,0 +1,55 @@
+"""What the caller of ``encode`` and ``predict`` has chosen, checked once; workers of a pool receive a copy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy.typing as npt
+
+from sbert.inputs.arguments import check_choice, check_count
+from sbert.pipeline.quantization import check_coding
+
+
+@dataclass(frozen=True, eq=False)
+class EncodeSettings:
+    """The settings of one call.
+
+    Args:
+        prompt: Text prepended to each text, or to the first text of each pair.
+        batch_tokens: Maximum number of tokens per batch. Default: that of the device.
+        batch_size: Number of texts per batch, instead of a maximum of tokens.
+        on_truncate: What to do about texts that are too long: ``"warn"``, ``"ignore"`` or ``"error"``.
+        truncate_dim: Dimension to which outputs are truncated.
+        normalize: Whether outputs are scaled to length 1.
+        precision: Precision of the outputs.
+        ranges: Ranges of the precision int8.
+        token_embeddings: Whether the outputs are the vectors of the tokens of each text.
+        plain: Whether to compute in the dtype of the weights, and without ``torch.compile``.
+
+    Raises:
+        TypeError: If a size is not an integer.
+        ValueError: If a value is unknown or too small, or two settings exclude each other.
+    """
+
+    prompt: str = ""
+    batch_tokens: int | None = None
+    batch_size: int | None = None
+    on_truncate: str = "warn"
+    truncate_dim: int | None = None
+    normalize: bool = False
+    precision: str = "float32"
+    ranges: npt.ArrayLike | None = None
+    token_embeddings: bool = False
+    plain: bool = False
+
+    def __post_init__(self) -> None:
+        if self.batch_size is not None and self.batch_tokens is not None:
+            raise ValueError("batch_size and batch_tokens both set the size of a batch; pass one of them")
+        if self.batch_size is not None:
+            check_count("batch_size", self.batch_size)
+        if self.batch_tokens is not None:
+            check_count("batch_tokens", self.batch_tokens)
+        if self.on_truncate != "warn":
+            check_choice("on_truncate", self.on_truncate, ("warn", "ignore", "error"))
+        if self.precision != "float32" or self.ranges is not None:
+            check_coding(self.precision, self.ranges)
