@@ -18,7 +18,7 @@ SLOW = tuple(
     f"{ROOT.as_posix()}/tests/{name}"
     for name in (
         "cli/", "evaluation/", "integrations/", "project/", "storage/", "training/", "vector_files/", "visualization/",
-        "inputs/test_strings.py", "inputs/test_unknown_tokens.py", "pipeline/test_deterministic.py",
+        "inputs/test_strings.py", "inputs/test_unknown_tokens.py",
         "pipeline/test_pool.py", "search/test_hybrid_index.py", "simulated_cuda/",
     )
 )  # fmt: skip

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 from safetensors.torch import load_file, save_file
 
-from sbert import SentenceEncoder, encoder
+from sbert import SentenceEncoder
 from sbert.cli import search
 from sbert.cli.main import main
+from sbert.pipeline.batching import unique
 from sbert.search import BM25, Index, fuse
 from sbert.search.index.fusion import WEIGHTS
 from tests import small
@@ -46,13 +47,12 @@ def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
 def encoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many documents are encoded at once; one text alone is a query."""
     counts: list[int] = []
-    real = encoder.encode_texts
 
-    def counting(job: Any, texts: list[str], *more: Any, **options: Any) -> Any:
+    def counting(texts: list[str]) -> Any:
         counts.extend([len(texts)] if len(texts) > 1 else [])
-        return real(job, texts, *more, **options)
+        return unique(texts)
 
-    monkeypatch.setattr(encoder, "encode_texts", counting)
+    monkeypatch.setattr("sbert.pipeline.encode.unique", counting)
     return counts
 
 

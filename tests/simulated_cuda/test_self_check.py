@@ -65,7 +65,7 @@ def test_a_healthy_gpu(folder: Path, cache: Path, expected: np.ndarray, monkeypa
     """All batches are compared, once; another model of this kind needs no check, also in another process."""
     monkeypatch.setattr(self_check, "_COUNTS", (1, 2, 32, 2000))
     compare, calls = self_check.compare, []
-    monkeypatch.setattr(self_check, "compare", lambda job: calls.append(job.settings.dtype) or compare(job))
+    monkeypatch.setattr(self_check, "compare", lambda job: calls.append(job.inference.settings.dtype) or compare(job))
     with simulated():
         for _ in range(2):
             model = SentenceEncoder(folder, device="cuda")
