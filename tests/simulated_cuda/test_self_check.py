@@ -144,10 +144,12 @@ def test_a_process_with_the_number_of_one_that_died(folder: Path, cache: Path, e
     with simulated():
         model = SentenceEncoder(folder, device="cuda")
         path = self_check._path(Encoding(model))
+    path.parent.mkdir(parents=True)
     path.write_text(str(os.getpid()), encoding="utf-8")
     assert has_died(path)
     with mark_running(path):
         assert not has_died(path)
+    path.parent.mkdir(parents=True)
     path.write_text(str(os.getpid()), encoding="utf-8")
     check_plain_with_one_warning(folder, "a process died when it used this model", expected)
 
