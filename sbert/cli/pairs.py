@@ -39,7 +39,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(parser, *TEXT_INPUT, *RESULTS)
     add("--threshold", type=real, metavar="X", help="minimum score of a pair")
     add("--max-pairs", type=at_least(1), metavar="N", help=f"most pairs ({_FEW}; with --threshold {_MANY:,})")
-    add("--top-k", type=at_least(1), default=100, metavar="N", help="only the N most similar texts of each text (100)")
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -55,7 +54,6 @@ def run(arguments: argparse.Namespace) -> None:
     model = load_model(arguments)
     mined = paraphrase_mining(
         model.encode(texts, convert_to_tensor=True, show_progress_bar=progress(arguments)),
-        top_k=arguments.top_k,
         max_pairs=arguments.max_pairs or (_FEW if arguments.threshold is None else _MANY),
         threshold=arguments.threshold,
         similarity=model.similarity_fn_name,

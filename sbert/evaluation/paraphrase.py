@@ -11,7 +11,7 @@ from sbert.evaluation.evaluator import Evaluator
 from sbert.evaluation.thresholds import threshold_counts
 from sbert.evaluation.vectors import Vectors
 from sbert.functional import check_similarity
-from sbert.inputs.arguments import check_count, check_positive
+from sbert.inputs.arguments import check_count
 from sbert.inputs.texts import texts_of
 from sbert.search import paraphrase_mining
 
@@ -28,7 +28,6 @@ class ParaphraseMiningEvaluator(Evaluator):
         max_pairs: Number of most similar pairs to rank.
         similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``.
         prompt: The prompt before every text, instead of the model's default: the name of a prompt, or a text.
-        top_k: Compare each text only with the ``top_k`` most similar others. Default: with all.
 
     Raises:
         ValueError: If there are no duplicates, a pair is not two different valid indices, or another argument is
@@ -49,7 +48,6 @@ class ParaphraseMiningEvaluator(Evaluator):
         similarity: str = "cosine",
         *,
         prompt: str | None = None,
-        top_k: int | None = None,
     ) -> None:
         self._sentences, self._prompt = texts_of(sentences, "sentences"), prompt
         count = len(self._sentences)
@@ -66,12 +64,11 @@ class ParaphraseMiningEvaluator(Evaluator):
             raise ValueError("there are no duplicates to find; pass at least one pair")
         self._duplicates = np.array(sorted(known))  # (pairs,): low * count + high of each
         self._max_pairs, self._similarity = check_count("max_pairs", max_pairs), check_similarity(similarity)
-        self._top_k = check_positive("top_k", top_k)
 
     def measure(self, vectors: Vectors) -> dict[str, float]:
         """Average precision; and F1, precision and recall at the best threshold."""
         table, similarity = vectors(self._sentences, prompt=self._prompt), self._similarity
-        pairs = paraphrase_mining(table, top_k=self._top_k, max_pairs=self._max_pairs, similarity=similarity)
+        pairs = paraphrase_mining(table, max_pairs=self._max_pairs, similarity=similarity)
         is_duplicate = np.isin(pairs.first * len(self._sentences) + pairs.second, self._duplicates)
         thresholds, predicted, correct = threshold_counts(pairs.scores, is_duplicate)
         total = len(self._duplicates)

@@ -33,8 +33,8 @@ that way, and other models give the same vectors as with ``encode``.
 ## Keep an index
 
 An ``Index`` has ids, and texts can be added and removed. ``save`` writes all of it or nothing, and damage is noticed
-when it is loaded. ``backend="faiss"`` and ``"usearch"`` search a graph (``pip install "sbert[search]"``): faster for
-millions of rows, and approximate.
+when it is loaded. All rows are compared, a million in a tenth of a second. For many more, pass the vectors to an
+approximate index, such as that of faiss or usearch, or to a database (``sbert.integrations``).
 
 >>> import tempfile
 >>> from sbert.search import Index
@@ -50,9 +50,9 @@ millions of rows, and approximate.
 A name, a number or a rare word is often found better by the word itself than by its meaning. ``HybridIndex`` keeps
 documents in a folder, with their metadata, and searches them with ``by="lexical"`` (BM25), ``"dense"`` (vectors) or
 ``"hybrid"``, both in one, which ranks best on most collections. Every change is a transaction: after a crash it has
-happened or not. Long documents can be split into passages of ``chunk`` tokens; a result is the best passage, and
-documents are compared by that or, with ``passages="mean"``, by all of them. Words are stemmed in the language of the
-model, which is English here; ``language=`` sets another one, or None for words as they are.
+happened or not. Long documents can be split into passages of ``chunk`` tokens; documents are compared by their best
+passage, which is the result. Words are stemmed in the language of the model, which is English here; ``language=`` sets
+another one, or None for words as they are.
 
 >>> from sbert.search import HybridIndex
 >>> with tempfile.TemporaryDirectory() as folder:

@@ -11,7 +11,7 @@ import torch
 
 from sbert import CrossEncoder, Dense, Normalize, Pooling, SentenceEncoder, Transformer, WordEmbeddings
 from sbert.pipeline.quantization import calibrate
-from sbert.search import BM25, Index, semantic_search
+from sbert.search import Index, semantic_search
 from tests import pairs, small
 
 TEXTS = ["a small boat", "lake", "", "snow \u2603 \u6587 zzz", "[UNK] [MASK]"]
@@ -25,13 +25,11 @@ class FileFormat(NamedTuple):
         write: Writes its files to a folder that exists.
         read: What is in the files, as bytes that can be compared.
         has_checksum: Whether any change is noticed; otherwise a number may be another one.
-        package: The package that it needs.
     """
 
     write: Callable[[Path], Any]
     read: Callable[[Path], bytes]
     has_checksum: bool = False
-    package: str = "numpy"
 
 
 def _write_encoder(folder: Path) -> None:
@@ -59,9 +57,9 @@ def _read_cross_encoder(folder: Path) -> bytes:
     return CrossEncoder(folder, device="cpu").predict(pairs.PAIRS[:2]).tobytes()
 
 
-def _index(backend: str, **options: Any) -> FileFormat:
+def _index(**options: Any) -> FileFormat:
     def write(folder: Path) -> None:
-        index = Index(backend=backend, **options)
+        index = Index(**options)
         index.add(CORPUS, [f"id {row}" for row in range(40)])
         index.save(folder)
 
@@ -69,17 +67,7 @@ def _index(backend: str, **options: Any) -> FileFormat:
         hits = Index.load(folder).search(CORPUS[:3], 5)
         return repr((hits.scores, hits.ids)).encode()
 
-    return FileFormat(write, read, True, "numpy" if backend == "exact" else backend)
-
-
-def _write_bm25(folder: Path) -> None:
-    bm25 = BM25()
-    bm25.add(TEXTS, ["a", "b", "c", "d", "e"])
-    bm25.save(folder)
-
-
-def _read_bm25(folder: Path) -> bytes:
-    return repr(BM25.load(folder).search(TEXTS, 5)).encode()
+    return FileFormat(write, read, True)
 
 
 def _write_array(folder: Path) -> None:
@@ -94,9 +82,6 @@ FORMATS: dict[str, FileFormat] = {
     "encoder": FileFormat(_write_encoder, _read_encoder),
     "word vectors": FileFormat(_write_words, _read_encoder),
     "cross-encoder": FileFormat(_write_cross_encoder, _read_cross_encoder),
-    "index": _index("exact", precision="int8", ranges=calibrate(CORPUS)),
-    "bm25": FileFormat(_write_bm25, _read_bm25, True),
-    "usearch": _index("usearch"),
-    "faiss": _index("faiss"),
+    "index": _index(precision="int8", ranges=calibrate(CORPUS)),
     "npy": FileFormat(_write_array, _read_array),
 }

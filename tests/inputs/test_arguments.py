@@ -19,7 +19,7 @@ from sbert.backends.huggingface import load_adapter
 from sbert.data import read_texts
 from sbert.integrations.sentence_transformers import SentenceTransformerTrainingArguments
 from sbert.integrations.switching import SUGGESTIONS
-from sbert.search import Index, cluster
+from sbert.search import cluster
 from sbert.visualization.drawing import new_figure
 from sbert.visualization.projection import project_vectors
 
@@ -30,7 +30,6 @@ from sbert.visualization.projection import project_vectors
         ("matplotlib", lambda: new_figure("a.png"), 'a plot needs matplotlib; run: pip install "sbert[plot]"'),
         ("sklearn", lambda: cluster(np.eye(9), "kmeans", clusters=2), "\"sbert[cluster]\", or pass 'community'"),
         ("openTSNE", lambda: project_vectors(np.eye(12), method="tsne"), "\"sbert[plot]\", or pass method='pca'"),
-        ("faiss", lambda: Index(4, backend="faiss"), 'needs faiss-cpu; run: pip install "sbert[search]"'),
         ("peft", lambda: load_adapter(torch.nn.Linear(1, 1), Path("a")), 'peft; run: pip install "sbert[adapters]"'),
         ("pyarrow", lambda: list(read_texts(__file__, "a", "parquet")), 'pyarrow; run: pip install "sbert[parquet]"'),
     ],

@@ -590,15 +590,6 @@ def test_files_of_evaluators_have_what_theirs_have(models: list[Any], tmp_path: 
         assert heads == [[["epoch", "steps"], ["3", "50"]]] * 2  # The second evaluation adds no line.
 
 
-def test_paraphrases_among_the_most_similar_texts_alone(models: list[Any]) -> None:
-    def make(kinds: Any) -> Any:
-        texts = dict(enumerate([*CORPUS, *QUERIES]))
-        return kinds.ParaphraseMiningEvaluator(texts, duplicates_list=[(0, 6), (1, 4), (2, 5), (3, 0)], top_k=1)
-
-    (expected, _), (metrics, _) = measure_both(models, make)
-    check_equal({key: metrics[key] for key in expected}, expected)
-
-
 IGNORED = {
     "batch_size": 1, "query_chunk_size": 1, "corpus_chunk_size": 2, "show_progress_bar": True, "verbose": False,
     "use_faiss": True, "faiss_batch_size": 1, "use_batched_encoding": False,

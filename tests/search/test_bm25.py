@@ -1,11 +1,10 @@
-"""Search by words finds what BM25's formula says, and its folder is whole at any moment."""
+"""Search by words finds what BM25's formula says."""
 
 from __future__ import annotations
 
 import math
 import sys
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -44,8 +43,8 @@ def compare(lexical: BM25, texts: list[str], names: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("strings", [False, True])
-def test_search_is_the_formula(strings: bool, tmp_path: Path) -> None:
-    """However the texts were added and removed, before and after saving."""
+def test_search_is_the_formula(strings: bool) -> None:
+    """However the texts were added and removed."""
     names: list[Any] = [f"t{row}\0" for row in range(200)] if strings else list(range(200))
     lexical, low = BM25(), 0
     for size in (1, 0, 120, 79):
@@ -54,56 +53,36 @@ def test_search_is_the_formula(strings: bool, tmp_path: Path) -> None:
         compare(lexical, TEXTS[:low], names[:low])
     lexical.remove(names[5:150:3])
     kept = [row for row in range(200) if row not in range(5, 150, 3)]
-    lexical.save(tmp_path / "lexical")
-    for each in (lexical, BM25.load(tmp_path / "lexical")):
-        compare(each, [TEXTS[row] for row in kept], [names[row] for row in kept])
-        assert len(each) == len(kept)
-        assert (names[4] in each, names[5] in each, True in each) == (True, False, False)
-    again = BM25.load(tmp_path / "lexical")
-    again.add(["w1"], ["new"] if strings else None)
-    assert (list(again._ids.ids)[-1], len(again)) == ("new" if strings else 200, len(kept) + 1)
+    compare(lexical, [TEXTS[row] for row in kept], [names[row] for row in kept])
+    assert len(lexical) == len(kept)
+    assert (names[4] in lexical, names[5] in lexical, True in lexical) == (True, False, False)
+    lexical.add(["w1"], ["new"] if strings else None)
+    assert (list(lexical._ids.ids)[-1], len(lexical)) == ("new" if strings else 200, len(kept) + 1)
 
 
-def test_only_allowed_texts_are_found() -> None:
+def test_what_is_empty_or_does_not_fit() -> None:
     lexical = BM25()
-    lexical.add(TEXTS)
-    everything, allowed = lexical.search(QUERIES, 200), np.arange(200) % 3 == 1
-    found = lexical.search(QUERIES, 30, allowed=allowed)
-    for all_ids, all_scores, ids, scores in zip(*everything[::-1], *found[::-1], strict=True):
-        np.testing.assert_array_equal(ids, all_ids[allowed[all_ids]][:30])
-        np.testing.assert_array_equal(scores, all_scores[allowed[all_ids]][:30])
-    assert lexical.search("w1", 10, allowed=np.arange(200) < 4).ids.shape == (1, 4)
-    assert lexical.search("w1", 10, allowed=np.zeros(200, bool)).ids.shape == (1, 0)
-    for wrong in (np.ones(199, bool), np.ones(200)):
-        with pytest.raises(ValueError, match=r"allowed is an array of .*; pass one of bool of shape \(200,"):
-            lexical.search("w1", allowed=wrong)
-
-
-def test_what_is_empty_or_does_not_fit(tmp_path: Path) -> None:
-    lexical = BM25()
-    lexical.save(tmp_path / "empty")
-    for each in (lexical, BM25.load(tmp_path / "empty")):
-        assert each.search(["a", ""]).ids.shape == (2, 0)
-        assert each.search([]).scores.shape == (0, 0)
-        each.add(["", "?!"])  # Texts without words.
-        assert each.search("a").scores.tolist() == [[0, 0]]
-        each.add("One text.")
-        assert each.search("text", 1).ids.tolist() == [[2]]
-        for method, given, error, message in (
-            (each.add, (["a", 5],), TypeError, r"texts\[1\] is of type int"),
-            (each.add, ({"text": ["a"]},), TypeError, "texts is a dict"),
-            (each.add, (["a", "b"], [7]), ValueError, "1 ids and 2 texts were given; pass one id for each"),
-            (each.add, (["a"], [2]), ValueError, r"ids\[0\]=2 is in the index already"),
-            (each.search, ([5],), TypeError, r"queries\[0\] is of type int"),
-            (each.search, ("a", 0), ValueError, "top_k=0"),
-            (each.remove, ([0, 9],), KeyError, "9 is not an id of the index; nothing was removed"),
-        ):
-            with pytest.raises(error, match=message):
-                method(*given)
-            assert len(each) == 3
-        each.remove([])
-        each.remove([0, 1, 2])
-        assert (len(each), each._numbers, each.search("text").ids.shape) == (0, {}, (1, 0))
+    assert lexical.search(["a", ""]).ids.shape == (2, 0)
+    assert lexical.search([]).scores.shape == (0, 0)
+    lexical.add(["", "?!"])  # Texts without words.
+    assert lexical.search("a").scores.tolist() == [[0, 0]]
+    lexical.add("One text.")
+    assert lexical.search("text", 1).ids.tolist() == [[2]]
+    for method, arguments, error, message in (
+        (lexical.add, (["a", 5],), TypeError, r"texts\[1\] is of type int"),
+        (lexical.add, ({"text": ["a"]},), TypeError, "texts is a dict"),
+        (lexical.add, (["a", "b"], [7]), ValueError, "1 ids and 2 texts were given; pass one id for each"),
+        (lexical.add, (["a"], [2]), ValueError, r"ids\[0\]=2 is in the index already"),
+        (lexical.search, ([5],), TypeError, r"queries\[0\] is of type int"),
+        (lexical.search, ("a", 0), ValueError, "top_k=0"),
+        (lexical.remove, ([0, 9],), KeyError, "9 is not an id of the index; nothing was removed"),
+    ):
+        with pytest.raises(error, match=message):
+            method(*arguments)
+        assert len(lexical) == 3
+    lexical.remove([])
+    lexical.remove([0, 1, 2])
+    assert (len(lexical), lexical._numbers, lexical.search("text").ids.shape) == (0, {}, (1, 0))
     with pytest.raises(ValueError, match="language='klingon' is unknown; pass one of 'arabic', "):
         BM25(language="klingon")
 

@@ -43,7 +43,7 @@ def test_a_cosine_does_not_depend_on_the_lengths(dtype: type, size: float) -> No
     hits = semantic_search(scaled, scaled, 12)
     searched, mined = np.empty((12, 12)), np.zeros((12, 12))
     np.put_along_axis(searched, hits.indices, hits.scores, 1)
-    for pair_score, first, second in paraphrase_mining(scaled, top_k=None):
+    for pair_score, first, second in paraphrase_mining(scaled):
         mined[first, second] = pair_score
     for scores in (cos_sim(scaled, scaled), searched, mined + np.tril(expected)):
         np.testing.assert_allclose(scores, expected, atol=1e-6)

@@ -265,11 +265,11 @@ def test_passages(model: SentenceEncoder) -> None:
     chunks = [*split(model, texts, 16), (7, 0, 0), (8, 0, 3)]
     assert len(chunks) > 12
     passages = model.encode_document([texts[row][a:b] for row, a, b in chunks])
-    for k, name, reduce in ((1, "best", max), (3, "best", max), (20, "best", max), (5, "mean", np.mean)):
+    for k in (1, 3, 20):
         scores = model.similarity(model.encode_query(QUERIES), passages)
-        for own, row in zip(index.search(QUERIES, k, by="dense", passages=name), scores, strict=True):
+        for own, row in zip(index.search(QUERIES, k, by="dense"), scores, strict=True):
             of = [[pair for pair in zip(row, chunks, strict=True) if pair[1][0] == number] for number in range(9)]
-            wanted = np.array([reduce([score for score, _ in pairs]) for pairs in of])
+            wanted = np.array([max(score for score, _ in pairs) for pairs in of])
             np.testing.assert_allclose([each.score for each in own], -np.sort(-wanted)[:k], atol=1e-6)
             np.testing.assert_allclose([wanted[each.id] for each in own], [each.score for each in own], atol=1e-6)
             for each in own:
@@ -339,7 +339,6 @@ def test_what_is_empty_or_does_not_fit(model: SentenceEncoder, tmp_path: Path, q
         (lambda: update(["a"], None), TypeError, "ids is None"),  # type: ignore[arg-type]
         (lambda: index.remove(["b\0", "c"]), KeyError, "'c' is not an id of the index; nothing was removed"),
         (lambda: search(by="x"), ValueError, "by='x' is unknown; pass one of 'hybrid', 'lexical', 'dense'"),
-        (lambda: search(passages="all"), ValueError, "passages='all' is unknown; pass one of 'best', 'mean'"),
         (lambda: search(candidates=0, rerank=model), ValueError, "candidates=0"),
         (lambda: search(rerank=model), TypeError, "rerank is of type SentenceEncoder, without predict; pass a Cro"),
         (lambda: search(where=["x"]), TypeError, "where is of type list; pass a dict or a function"),

@@ -6,14 +6,13 @@ import os
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from sbert.pipeline.quantization import calibrate, quantize
-from sbert.search import BM25, Index, semantic_search
+from sbert.search import Index, semantic_search
 from tests.vector_files.samples import fill_disk
 
 
@@ -57,33 +56,6 @@ def test_fewer_bits(precision: str, tmp_path: Path) -> None:
         found = each.search(torch.from_numpy(queries), 9)
         np.testing.assert_array_equal(found.scores, expected.scores)
         np.testing.assert_array_equal(found.ids, expected.indices)
-
-
-@pytest.mark.parametrize("backend", ["faiss", "usearch"])
-@pytest.mark.parametrize("similarity", ["cosine", "dot", "euclidean"])
-def test_graphs(backend: str, similarity: str, tmp_path: Path) -> None:
-    """They miss little, never give another score, and are saved as they are."""
-    pytest.importorskip(backend)
-    corpus, queries = vectors(1500), vectors(20, seed=1)
-    expected = semantic_search(queries, corpus, 1500, similarity=similarity)
-    scores = np.take_along_axis(expected.scores, np.argsort(expected.indices, 1), 1)
-    index = Index(backend=backend, similarity=similarity)
-    index.add(corpus[:500])
-    assert len(index.search(queries, 3).ids) == 20
-    index.add(corpus[500:])
-    index.save(tmp_path / "index")
-    for each in (index, Index.load(tmp_path / "index")):
-        found = each.search(queries, 10)
-        assert found.ids.shape == (20, 10)
-        np.testing.assert_array_equal(found.scores, np.take_along_axis(scores, found.ids, 1))
-        recall = [np.isin(*pair).mean() for pair in zip(found.ids, expected.indices[:, :10], strict=True)]
-        assert np.mean(recall) > 0.95
-    assert each.search(queries[0], 1).ids.shape == (1, 1)
-    assert set(each.search(queries[:1], 1500).ids[0]) == set(range(1500))
-    best = each.search(queries, 1).ids.ravel()
-    each.remove(best)
-    assert len(each) == 1500 - len(set(best))
-    assert not set(best) & set(each.search(queries, 10).ids.ravel())
 
 
 def test_ids_are_given_once() -> None:
@@ -172,9 +144,8 @@ def test_what_is_empty_or_does_not_fit(tmp_path: Path) -> None:
         assert len(each) == 2
 
 
-@pytest.mark.parametrize("kind", [Index, BM25])
-def test_a_full_disk_leaves_the_old_folder(kind: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    index, given = kind(), vectors(2) if kind is Index else ["a", "b"]
+def test_a_full_disk_leaves_the_old_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    index, given = Index(), vectors(2)
     index.add(given)
     index.save(tmp_path / "index")
     index.add(given)
@@ -183,9 +154,9 @@ def test_a_full_disk_leaves_the_old_folder(kind: Any, tmp_path: Path, monkeypatc
             fill_disk(patch, room)
             index.save(tmp_path / "index")
             break
-        assert len(kind.load(tmp_path / "index")) == 2
+        assert len(Index.load(tmp_path / "index")) == 2
         assert os.listdir(tmp_path) == ["index"]
-    assert len(kind.load(tmp_path / "index")) == 4
+    assert len(Index.load(tmp_path / "index")) == 4
     assert room > 3
 
 

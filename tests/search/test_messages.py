@@ -132,7 +132,6 @@ VALUES: list[tuple[Callable[[], Any], str]] = [
     (lambda: mine(M, PAIRS, max_score=np.nan), "max_score=nan"),
     (lambda: mine(M, PAIRS, similarity="x"), "similarity 'x' is unknown"),
     (lambda: Index(precision="int8"), "needs ranges"),
-    (lambda: Index(backend="annoy"), "backend='annoy' is unknown"),
     (lambda: Index(similarity="x"), "unknown"),
     (lambda: Index(3, precision="int8", ranges=np.ones((2, 4))), "ranges of shape"),
     (lambda: Index(precision="int8", ranges=5), "ranges of shape .* do not fit"),

@@ -16,18 +16,12 @@ from tests.memory import grown
 from tests.search.test_semantic_search import score
 
 
-def every(vectors: np.ndarray, similarity: str = "cosine", limit: int | None = None) -> SimilarPairs:
-    """All pairs in order; with a limit, those in which one row is among the nearest neighbours of the other."""
+def every(vectors: np.ndarray, similarity: str = "cosine") -> SimilarPairs:
+    """All pairs in order."""
     all_scores = score(vectors, vectors, similarity)
     first, second = np.triu_indices(len(vectors), 1)
     order = np.lexsort((second, first, -all_scores[first, second]))
     first, second = first[order], second[order]
-    if limit is not None:
-        seen, kept = np.zeros(len(vectors), int), []
-        for one, two in zip(first, second, strict=True):
-            kept.append(seen[one] < limit or seen[two] < limit)
-            seen[[one, two]] += 1
-        first, second = first[kept], second[kept]
     return SimilarPairs(all_scores[first, second], first, second)
 
 
@@ -49,9 +43,9 @@ def clustered(rows: int = 160, dim: int = 12, twice: bool = True) -> np.ndarray:
 
 def tiled(monkeypatch: pytest.MonkeyPatch, queries: int, rows: int) -> None:
     """Compare as many queries with as many rows in one step."""
-    for module, names in ((mining, ("_QUERIES", "_BLOCK")), (comparison, ("TILE_QUERIES", "TILE_ROWS"))):
-        for name, number in zip(names, (queries, rows), strict=True):
-            monkeypatch.setattr(module, name, number)
+    monkeypatch.setattr(mining, "_BLOCK", rows)
+    monkeypatch.setattr(comparison, "TILE_QUERIES", queries)
+    monkeypatch.setattr(comparison, "TILE_ROWS", rows)
 
 
 @pytest.fixture(params=[(512, 4096), (64, 128), (10, 23)], ids=str)
@@ -67,19 +61,9 @@ def test_mining_is_the_sorted_whole(similarity: str) -> None:
     vectors = clustered()
     expected = every(vectors, similarity)
     for count in (1, 50, 1000, 3000, 10**6):
-        equal(paraphrase_mining(vectors, top_k=None, max_pairs=count, similarity=similarity), expected, count)
+        equal(paraphrase_mining(vectors, max_pairs=count, similarity=similarity), expected, count)
     best = most_similar_pair(torch.from_numpy(vectors), similarity=similarity)
     assert best == (expected.scores[0], expected.first[0], expected.second[0])
-
-
-@pytest.mark.usefixtures("_tiles")
-@pytest.mark.parametrize("limit", [1, 5, 40])
-def test_a_row_has_no_more_than_its_nearest(limit: int) -> None:
-    """Where there are many pairs and few: either is found in another way."""
-    vectors = clustered(twice=False)
-    expected = every(vectors, limit=limit)
-    for count in (20, 500, 4000, 10**6):
-        equal(paraphrase_mining(vectors, top_k=limit, max_pairs=count), expected, count)
 
 
 def test_a_threshold_is_the_least_score() -> None:
@@ -87,7 +71,7 @@ def test_a_threshold_is_the_least_score() -> None:
     expected = every(vectors)
     for place in (0, 100, 5000):
         threshold = float(expected.scores[place])
-        found = paraphrase_mining(vectors, top_k=None, threshold=threshold)
+        found = paraphrase_mining(vectors, threshold=threshold)
         equal(found, expected, int((expected.scores >= expected.scores[place]).sum()))
     assert not len(paraphrase_mining(vectors, threshold=1.1).scores)
 
@@ -95,7 +79,7 @@ def test_a_threshold_is_the_least_score() -> None:
 def test_many_equal_pairs_come_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     tiled(monkeypatch, 32, 64)
     vectors = np.tile(np.array([[0.3, 0.4]], np.float32), (200, 1))
-    found = paraphrase_mining(vectors, top_k=None, max_pairs=250)
+    found = paraphrase_mining(vectors, max_pairs=250)
     assert found.first.tolist() == [0] * 199 + [1] * 51
     assert found.second.tolist() == [*range(1, 200), *range(2, 53)]
     assert most_similar_pair(vectors)[1:] == (0, 1)
@@ -109,11 +93,11 @@ def test_mining_keeps_little_more_than_it_is_asked_for() -> None:
 import numpy as np
 from sbert.search import paraphrase_mining
 from sbert.search.exact import comparison, mining
-mining._QUERIES, mining._BLOCK = comparison.TILE_QUERIES, comparison.TILE_ROWS = 64, 512
+mining._BLOCK, comparison.TILE_QUERIES, comparison.TILE_ROWS = 512, 64, 512
 vectors = np.random.default_rng(0).normal(size=(6000, 8)).astype(np.float32)
-paraphrase_mining(vectors[:1500], top_k=10, max_pairs=1000)
+paraphrase_mining(vectors[:1500], max_pairs=1000)
 """
-    code = "for limit in (None, 10): paraphrase_mining(vectors, top_k=limit, max_pairs=1000)"
+    code = "paraphrase_mining(vectors, max_pairs=1000)"
     assert grown(before, code) < 80e6
 
 
@@ -129,8 +113,8 @@ def test_a_models_sentences_are_compared_as_the_model_says(similarity: str) -> N
 
     names = ["x"] * 40
     for given, expected in ((None, similarity), ("dot", "dot")):
-        equal(paraphrase_mining(Model(), names, top_k=None, similarity=given), every(clustered(40), expected))
-    equal(paraphrase_mining(clustered(40), top_k=None), every(clustered(40)))
+        equal(paraphrase_mining(Model(), names, similarity=given), every(clustered(40), expected))
+    equal(paraphrase_mining(clustered(40)), every(clustered(40)))
 
 
 def test_scores_that_float32_does_not_hold() -> None:

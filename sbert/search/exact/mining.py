@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 
 from sbert.functional import Vectors, check_similarity
-from sbert.inputs.arguments import check_count, check_model, check_number, check_positive, is_model, known_arguments
-from sbert.search.exact.comparison import PreparedVectors, TopK, all_scores, just_below, pairs_above, prepare
+from sbert.inputs.arguments import check_count, check_model, check_number, is_model, known_arguments
+from sbert.search.exact.comparison import PreparedVectors, all_scores, just_below, pairs_above, prepare
 from sbert.search.exact.semantic_search import in_memory
 
-# Queries, and rows, that are compared in one step.
-_QUERIES, _BLOCK = 512, 4096
+# Rows that are compared with the sample in one step.
+_BLOCK = 4096
 # Vectors in the sample that estimates the score of the last requested pair, and a safety factor for their number.
 _SAMPLE, _SAFETY = 128, 1.2
 
@@ -107,7 +107,6 @@ def paraphrase_mining(
     vectors_or_model: Any,
     sentences: Any = None,
     *,
-    top_k: int | None = 100,
     max_pairs: int = 500_000,
     threshold: float | None = None,
     similarity: str | None = None,
@@ -117,8 +116,6 @@ def paraphrase_mining(
     Args:
         vectors_or_model: Array or tensor; or a ``SentenceEncoder`` if sentences are given.
         sentences: Sentences to encode with the model.
-        top_k: Consider a pair only if one of its rows is among the ``top_k`` nearest neighbours of the other; None to
-            consider all pairs.
         max_pairs: Maximum number of pairs to return.
         threshold: Minimum score of a pair.
         similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``, the latter two as negative distances.
@@ -151,7 +148,7 @@ def paraphrase_mining(
     if similarity is None:
         similarity = "cosine" if sentences is None else vectors_or_model.similarity_fn_name
     check_similarity(similarity)
-    neighbours, count = check_positive("top_k", top_k), check_count("max_pairs", max_pairs)
+    count = check_count("max_pairs", max_pairs)
     if threshold is not None:
         check_number("threshold", threshold)
     if sentences is not None:
@@ -160,44 +157,29 @@ def paraphrase_mining(
     limit = -np.inf if threshold is None else just_below(threshold)
     if len(values) < 2:
         return _NONE
-    rows = prepare(values, "vectors", similarity, exact=True)
-    if neighbours is None or neighbours >= len(values) - 1:
-        return _best_of_all(rows, count, limit)
-    if neighbours * len(values) > count:
-        # All pairs above a score include the nearest neighbours of each row above it, which may be enough.
-        estimate = max(limit, _estimate_limit(rows, count))
-        above, complete = _search(rows, 4 * count, estimate, all_or_none=True)
-        pairs = _nearest_neighbours(above, neighbours, len(values))
-        if complete and (len(pairs) >= count or estimate == limit):
-            return pairs[:count]
-    return _by_rows(rows, neighbours, count, limit)
+    return _best_of_all(prepare(values, "vectors", similarity, exact=True), count, limit)
 
 
 def _best_of_all(rows: PreparedVectors, count: int, limit: float) -> SimilarPairs:
     """The top pairs of all with a score above a limit; a higher limit, from a sample, is tried first."""
     estimate = max(limit, _estimate_limit(rows, count))
-    pairs, _ = _search(rows, count, estimate)
-    return pairs if estimate == limit or len(pairs) >= count else _search(rows, count, limit)[0]
+    pairs = _search(rows, count, estimate)
+    return pairs if estimate == limit or len(pairs) >= count else _search(rows, count, limit)
 
 
-def _search(rows: PreparedVectors, count: int, limit: float, all_or_none: bool = False) -> tuple[SimilarPairs, bool]:
-    """The top pairs with a score above a limit, and whether there are no more than ``count`` of them.
-
-    With ``all_or_none``, the search stops, and there are no pairs, once it is clear that there are more.
-    """
-    parts, collected, complete = [_NONE], 0, True
+def _search(rows: PreparedVectors, count: int, limit: float) -> SimilarPairs:
+    """The top pairs with a score above a limit."""
+    parts, collected = [_NONE], 0
     for above in pairs_above(rows, lambda: limit):  # noqa: B023, as it is that of now
         if len(above[0]):
-            parts.append(SimilarPairs(*(each.cpu().numpy() for each in above)))
+            parts.append(SimilarPairs(*(column.cpu().numpy() for column in above)))
             collected += len(parts[-1])
         if collected > max(2 * count, 1 << 16):
-            if all_or_none:
-                return _NONE, False
             parts = [_top(parts, count)]
-            collected, complete = count, False
+            collected = count
             # Later pairs with an equal score may come first in the order of rows.
             limit = just_below(parts[0].scores[-1])
-    return _top(parts, count), complete and collected <= count
+    return _top(parts, count)
 
 
 def _top(parts: list[SimilarPairs], count: int) -> SimilarPairs:
@@ -234,45 +216,3 @@ def _estimate_limit(rows: PreparedVectors, count: int) -> float:
         scores[own, sample[own] - start] = -torch.inf
         top = [torch.cat([*top, scores.flatten()]).topk(min(sample_count, scores.numel())).values]
     return just_below(top[0][-1].item())
-
-
-def _nearest_neighbours(pairs: SimilarPairs, neighbours: int, total: int) -> SimilarPairs:
-    """Of sorted pairs, those in which one row is among the ``neighbours`` nearest of the other."""
-    ends = np.stack([pairs.first, pairs.second], 1).ravel()  # (2 pairs,): both rows of the first pair, and so on
-    counts = np.bincount(ends, minlength=total)
-    if not len(ends) or counts.max() <= neighbours:
-        return pairs
-    order = np.argsort(ends.astype(np.min_scalar_type(total)), kind="stable")
-    ranks = np.arange(len(ends)) - np.repeat(np.cumsum(counts) - counts, counts)
-    near = np.zeros(len(ends), bool)
-    near[order[ranks < neighbours]] = True
-    return pairs[np.flatnonzero(near[::2] | near[1::2])]
-
-
-def _by_rows(rows: PreparedVectors, neighbours: int, count: int, limit: float) -> SimilarPairs:
-    """The top pairs among those of each row with its nearest neighbours, collected row by row."""
-    total, parts, collected = len(rows.values), [_NONE], 0
-    for low in range(0, total, _QUERIES):
-        top = TopK(rows.part(slice(low, low + _QUERIES)), neighbours + 1)
-        for start in range(0, total, _BLOCK):
-            top.add(rows.part(slice(start, start + _BLOCK)), start)
-        scores, indices = top.hits()
-        own = np.arange(low, low + len(scores))[:, None]
-        others = indices != own
-        # A row whose own index is missing from its hits has one neighbour too many.
-        others &= np.cumsum(others, 1) <= neighbours
-        others &= scores > limit
-        first, second = np.minimum(indices, own)[others], np.maximum(indices, own)[others]
-        parts.append(SimilarPairs(scores[others], first, second))
-        collected += len(first)
-        if collected > 4 * count + (1 << 16):  # Twice the count would do, but a pair may occur twice.
-            parts = [_top_unique(parts, total, count)]
-            collected = len(parts[0])
-    return _top_unique(parts, total, count)
-
-
-def _top_unique(parts: list[SimilarPairs], total: int, count: int) -> SimilarPairs:
-    """The first ``count`` of all pairs without duplicates, sorted."""
-    pairs = _top(parts, sum(map(len, parts)))
-    unique = np.sort(np.unique(pairs.first * total + pairs.second, return_index=True)[1])
-    return pairs[unique[:count]]

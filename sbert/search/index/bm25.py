@@ -1,15 +1,13 @@
-"""Search by words: BM25 over texts with ids, to add, remove, search, save and load."""
+"""Search by words: BM25 over texts with ids, to add, remove and search."""
 
 from __future__ import annotations
 
-import os
 import re
 import threading
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,17 +20,12 @@ from sbert.search.index.index import IndexHits
 from sbert.search.index.index_folder import (
     Id,
     Ids,
-    IndexFormat,
     Mask,
     append_block,
     join_blocks,
-    load_json,
-    write_strings,
 )
 from sbert.storage.processes import Lock
 
-_TERMS, _TOKENS, _LENGTHS = "terms.json", "tokens.npy", "lengths.npy"
-_FORMAT = IndexFormat("sbert.search.BM25", 1, (_TERMS, _TOKENS, _LENGTHS))
 # Without it, each of several threads that search for the first time would compute the scores.
 _BUILDING = Lock()
 # How much repeated words and long texts count.
@@ -142,7 +135,7 @@ class BM25:
         self._ids.select(remaining)
 
     @known_arguments
-    def search(self, queries: str | Sequence[str], top_k: int = 10, *, allowed: Mask | None = None) -> IndexHits:
+    def search(self, queries: str | Sequence[str], top_k: int = 10) -> IndexHits:
         """The ``top_k`` best texts for each query.
 
         A text with a word of the query has a score above 0. If there are fewer than ``top_k`` of them, others follow
@@ -151,20 +144,14 @@ class BM25:
         Args:
             queries: A query, or several.
             top_k: Number of texts per query; all texts if there are fewer.
-            allowed: Which texts are searched; default: all. Scores do not depend on it.
 
         Shape:
-            allowed: (texts,) in the order of addition. Each output: (queries, min(top_k, number of allowed texts)).
+            Each output: (queries, min(top_k, number of texts)).
 
         Raises:
             TypeError: If a query is not a str.
-            ValueError: If ``allowed`` has another shape or dtype.
         """
-        mask = np.ones(len(self), bool) if allowed is None else np.asarray(allowed)
-        if mask.shape != (len(self),) or mask.dtype != bool:
-            given = f"allowed is an array of {mask.dtype} of shape {mask.shape}"
-            raise ValueError(f"{given}; pass one of bool of shape ({len(self)},)")
-        hits = self.search_positions(list(rows_of(queries, "queries")), check_count("top_k", top_k), mask)
+        hits = self.search_positions(list(rows_of(queries, "queries")), check_count("top_k", top_k), None)
         return IndexHits(hits.scores, self._ids.array()[hits.ids])
 
     def search_positions(self, queries: list[str], k: int, allowed: Mask | None) -> IndexHits:
@@ -213,43 +200,6 @@ class BM25:
         times /= times + norms.astype(np.float32)[texts]
         times *= np.repeat(np.log1p((count - having + 0.5) / (having + 0.5)).astype(np.float32), having)
         return _Scores(starts, texts, times)
-
-    def save(self, folder: str | os.PathLike[str]) -> None:
-        """Save to a folder. An existing one is replaced atomically: after a crash, the folder is the old or the new.
-
-        Args:
-            folder: A new folder, or the folder of a ``BM25``.
-
-        Raises:
-            OSError: If the folder cannot be written; an existing one is unchanged.
-            ValueError: If the folder exists and contains anything else.
-        """
-        _FORMAT.save(Path(folder), {"language": self.language}, self._ids, self._write)
-
-    def _write(self, folder: Path) -> None:
-        write_strings(folder / _TERMS, self._numbers)
-        np.save(folder / _TOKENS, join_blocks(self._tokens))
-        np.save(folder / _LENGTHS, join_blocks(self._lengths))
-
-    @classmethod
-    def load(cls, folder: str | os.PathLike[str]) -> BM25:
-        """Load from a folder. Checksums detect damage, not attacks; no file of the folder can execute code.
-
-        Raises:
-            FileNotFoundError: If the folder does not exist.
-            ImportError: If bm25s or PyStemmer is needed, and not installed.
-            ValueError: If a file is missing, damaged or of another format; the message names it.
-        """
-        return _FORMAT.load(Path(folder), "text", cls._read)
-
-    @classmethod
-    def _read(cls, folder: Path, described: dict[str, Any], ids: Ids) -> BM25:
-        bm25 = cls(language=described["language"])
-        bm25._ids = ids
-        bm25._numbers = {term: number for number, term in enumerate(load_json(folder / _TERMS))}
-        bm25._tokens = [np.load(folder / _TOKENS, allow_pickle=False)]
-        bm25._lengths = [np.load(folder / _LENGTHS, allow_pickle=False)]
-        return bm25
 
 
 def _top_positions(scores: npt.NDArray[np.float32], k: int) -> npt.NDArray[np.int64]:

@@ -234,7 +234,6 @@ class HybridIndex:
         where: Where | None = None,
         rerank: Reranker | None = None,
         candidates: int = 100,
-        passages: str = "best",
     ) -> list[list[Result]]:
         """The best documents for each query.
 
@@ -249,8 +248,6 @@ class HybridIndex:
             rerank: A ``CrossEncoder``, ``LateInteraction``, or another object with ``predict``; it sorts the best
                 documents by a score of the query and the best passage.
             candidates: How many documents per query are reranked, at least ``top_k``.
-            passages: In a dense search, the score of a document is that of its ``"best"`` passage, or the ``"mean"`` of
-                all; the latter needs a model that compares by cosine or dot product.
 
         Returns:
             For each query a list of results, the best first.
@@ -265,9 +262,6 @@ class HybridIndex:
         depth = k if rerank is None else max(k, check_count("candidates", candidates))
         check_choice("by", by, ("hybrid", "lexical", "dense"))
         similarity = self.model.similarity_fn_name
-        check_choice("passages", passages, ("best", "mean"))
-        if passages == "mean" and similarity not in ("cosine", "dot"):
-            raise ValueError(f"passages='mean' needs cosine or dot, and the model has {similarity}; pass 'best'")
         chosen = None if where is None else parse_where(where)
         if rerank is not None and not callable(getattr(rerank, "predict", None)):
             raise TypeError(f"rerank is of type {type(rerank).__name__}, without predict; pass a CrossEncoder")
@@ -284,7 +278,7 @@ class HybridIndex:
             if by != "dense" and loaded.bm25 is not None:
                 hits.append(loaded.bm25.search_positions(asked, deepest, allowed))
             if vectors is not None:
-                hits.append(loaded.search(vectors, deepest, allowed, similarity, passages == "mean"))
+                hits.append(loaded.search(vectors, deepest, allowed, similarity))
             best = fuse_checked(hits, depth, WEIGHTS) if by == "hybrid" else hits[0]
             with self._documents.transaction():
                 results = self._results(loaded, best, vectors, similarity)

@@ -1,23 +1,22 @@
-"""What all indexes share: the ids of their rows, rows in blocks, and a folder that is saved as a whole."""
+"""What indexes share: the ids of their rows and rows in blocks; and a folder that is saved as a whole."""
 
 from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from sbert.storage.atomic import replacing
 from sbert.storage.files import UnreadableError, checksum, write_json
-from sbert.storage.folders import check_own, find_foreign, read_whole
+from sbert.storage.folders import check_own, find_foreign
 
-Loaded = TypeVar("Loaded")
 Id = int | str
 Positions = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -25,97 +24,67 @@ Mask = npt.NDArray[np.bool_]
 # The smallest positive integer that int64 does not hold.
 _INT64_END = 2**63
 _CHECKSUM = "crc32"
-_INDEX, _IDS = "index.json", "ids.json"
+_FORMAT, _VERSION = "sbert.search.Index", 2
+VECTORS, _INDEX, _IDS = "vectors.npy", "index.json", "ids.json"
 
 
-class IndexFormat(NamedTuple):
-    """A kind of index: what its folder contains.
+def save_folder(folder: Path, settings: dict[str, Any], ids: Ids, write: Callable[[Path], None]) -> None:
+    """Replace a folder atomically: ``write`` fills a new one, to which ids, settings and checksums are added.
+
+    Raises:
+        ValueError: If the folder contains anything but an index.
+    """
+    with replacing(folder, lambda target: check_own(target, "an index", _foreign)) as work:
+        write(work)
+        # The escapes of JSON can hold strings that UTF-8 cannot encode, such as some file names.
+        (work / _IDS).write_text(json.dumps(list(ids.ids)), encoding="utf-8")
+        files = {path.name: [path.stat().st_size, checksum(path)] for path in sorted(work.iterdir())}
+        described = {"format": _FORMAT, "version": _VERSION, **settings, "following": ids.next_id, "files": files}
+        write_json(work / _INDEX, {**described, _CHECKSUM: _checksum(described)})
+
+
+def verify_folder(folder: Path, noun: str, with_vectors: bool) -> tuple[dict[str, Any], Ids]:
+    """The settings and the ids of a saved index, whose files are whole.
 
     Args:
-        format: Name of the format.
-        version: Version of the format.
-        files: Its files, beside index.json and that of the ids.
+        folder: The folder of the index.
+        noun: What a row is, for messages.
+        with_vectors: Whether to verify the checksum of the vectors; otherwise, only their size is.
+
+    Raises:
+        FileNotFoundError: If the folder does not exist.
+        UnreadableError: If a file is missing, damaged or of another format.
     """
-
-    format: str
-    version: int
-    files: tuple[str, ...]
-
-    def save(self, folder: Path, settings: dict[str, Any], ids: Ids, write: Callable[[Path], None]) -> None:
-        """Replace a folder atomically: ``write`` fills a new one, to which ids, settings and checksums are added.
-
-        Raises:
-            ValueError: If the folder contains anything but an index of this kind.
-        """
-        with replacing(folder, lambda target: check_own(target, "an index", self._foreign)) as work:
-            write(work)
-            write_strings(work / _IDS, ids.ids)
-            files = {path.name: [path.stat().st_size, checksum(path)] for path in sorted(work.iterdir())}
-            described = {"format": self.format, "version": self.version, **settings}
-            described |= {"following": ids.next_id, "files": files}
-            write_json(work / _INDEX, {**described, _CHECKSUM: _checksum(described)})
-
-    def load(
-        self,
-        folder: Path,
-        noun: str,
-        read: Callable[[Path, dict[str, Any], Ids], Loaded],
-        unverified: Collection[str] = (),
-    ) -> Loaded:
-        """What ``read`` makes of folder, settings and ids; it is called again if a save replaced the folder.
-
-        Args:
-            folder: The folder of the index.
-            noun: What a row is, for messages.
-            read: Reads the other files.
-            unverified: Files of which only the size is verified; of the others, the checksum.
-
-        Raises:
-            FileNotFoundError: If the folder does not exist.
-            UnreadableError: If a file is missing, damaged or of another format.
-        """
-
-        def read_once() -> Loaded:
-            described = self._describe(folder)
-            for name, (size, expected) in described["files"].items():
-                actual = (folder / name).stat().st_size if (folder / name).is_file() else None
-                if actual != size:
-                    reason = f"has {actual} bytes of {size}: it is truncated, or belongs to another index"
-                    raise unreadable(folder, reason, name)
-                if name not in unverified and checksum(folder / name) != expected:
-                    raise unreadable(folder, "is not what was saved: its checksum differs", name)
-            return read(folder, described, Ids(noun, load_json(folder / _IDS), described["following"]))
-
-        return read_whole(folder, read_once)
-
-    def _describe(self, folder: Path) -> dict[str, Any]:
-        """The content of index.json, verified."""
-        if not folder.is_dir():
-            raise FileNotFoundError(f"{folder} is not a folder; pass the folder of a saved index")
-        if not (folder / _INDEX).is_file():
-            raise UnreadableError(folder, f"has no {_INDEX}, so it is not an index", "pass the folder of an index")
-        described = load_json(folder / _INDEX)
-        if not isinstance(described, dict) or (described.get("format"), described.get("version")) != self[:2]:
-            reason = f"is not of format {self.format}, version {self.version}"
-            raise UnreadableError(folder / _INDEX, reason, "pass the folder of an index")
-        if described.pop(_CHECKSUM, None) != _checksum(described):
-            raise unreadable(folder, "is not what was saved: its checksum differs")
-        return described
-
-    def _foreign(self, folder: Path) -> str | None:
-        """A file that is no part of such an index."""
-        is_index = False
-        with suppress(OSError, ValueError, AttributeError):  # There is none, or it is another's.
-            is_index = load_json(folder / _INDEX).get("format") == self.format
-        return find_foreign(folder, lambda name: is_index and name in {*self.files, _IDS, _INDEX})
+    if not folder.is_dir():
+        raise FileNotFoundError(f"{folder} is not a folder; pass the folder of a saved index")
+    if not (folder / _INDEX).is_file():
+        raise UnreadableError(folder, f"has no {_INDEX}, so it is not an index", "pass the folder of an index")
+    described = _load_json(folder / _INDEX)
+    if not isinstance(described, dict) or (described.get("format"), described.get("version")) != (_FORMAT, _VERSION):
+        reason = f"is not of format {_FORMAT}, version {_VERSION}"
+        raise UnreadableError(folder / _INDEX, reason, "pass the folder of an index")
+    if described.pop(_CHECKSUM, None) != _checksum(described):
+        raise unreadable(folder, "is not what was saved: its checksum differs")
+    for name, (size, expected) in described["files"].items():
+        actual = (folder / name).stat().st_size if (folder / name).is_file() else None
+        if actual != size:
+            raise unreadable(
+                folder, f"has {actual} bytes of {size}: it is truncated, or belongs to another index", name
+            )
+        if (with_vectors or name != VECTORS) and checksum(folder / name) != expected:
+            raise unreadable(folder, "is not what was saved: its checksum differs", name)
+    return described, Ids(noun, _load_json(folder / _IDS), described["following"])
 
 
-def write_strings(path: Path, strings: Iterable[Id]) -> None:
-    """Write strings or ids as JSON. Its escapes can hold strings that UTF-8 cannot encode, such as some file names."""
-    path.write_text(json.dumps(list(strings)), encoding="utf-8")
+def _foreign(folder: Path) -> str | None:
+    """A file that is no part of an index."""
+    is_index = False
+    with suppress(OSError, ValueError, AttributeError):  # There is no index.json, or it is of another program.
+        is_index = _load_json(folder / _INDEX).get("format") == _FORMAT
+    return find_foreign(folder, lambda name: is_index and name in {VECTORS, _IDS, _INDEX})
 
 
-def load_json(path: Path) -> Any:
+def _load_json(path: Path) -> Any:
     """The content of a JSON file, of any size."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))

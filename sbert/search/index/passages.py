@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
-import torch
 
-from sbert.functional import Float32, directions
+from sbert.functional import Float32
 from sbert.search.exact.semantic_search import CorpusBlocks, Norms, scores_of_rows, search_blocks
 from sbert.search.index.bm25 import BM25
 from sbert.search.index.documents import DocumentRecord, Documents
@@ -39,8 +38,7 @@ class Passages:
         self.bm25: BM25 | None = None
         self._known: dict[bytes, int] = {}
         self._vectors = np.empty((0, 1), np.float32)  # There may be free rows at the end.
-        self._means: Float32 | None = None
-        self._norms: Norms = {}  # Of the means, or of the vectors if there is one per document.
+        self._norms: Norms = {}  # Of the vectors, if there is one per document.
         self._language = language
 
     # ------------------------------------------------------------------------------------- following the database
@@ -62,7 +60,7 @@ class Passages:
                 raise documents.damage("documents are missing, or are not those that were written")
             self.ids.next_id = about["next_id"]
             self.about, self.starts = about, self.counts.cumsum() - self.counts
-            self.names, self._means, self._norms = list(self.ids.ids), None, {}
+            self.names, self._norms = list(self.ids.ids), {}
         if lexical and self.bm25 is None:
             self.bm25 = BM25(language=self._language)
             for block in documents.after(-1):
@@ -134,27 +132,16 @@ class Passages:
         flags[used] = chosen([self.metadata[kind] for kind in used.tolist()])
         return flags[self.kinds]
 
-    def search(self, queries: Float32, k: int, allowed: Mask | None, similarity: str, mean: bool) -> IndexHits:
-        """The best documents by their best passage, or the mean of all; the ids of the result are their positions."""
+    def search(self, queries: Float32, k: int, allowed: Mask | None, similarity: str) -> IndexHits:
+        """The best documents by their best passage; the ids of the result are their positions."""
         documents = np.arange(len(self.rows)) if allowed is None else allowed.nonzero()[0]
         if not len(documents):
             return IndexHits(np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), np.int64))
-        vectors, several = self.vectors, len(self.spans) > len(self.rows)
-        if several and not mean:
+        if len(self.spans) > len(self.rows):
             return self._search_passages(queries, k, documents, similarity)
-        if several:
-            vectors = self._mean_vectors(similarity == "cosine")
-            queries, similarity = _scale(queries) if similarity == "cosine" else queries, "dot"
-        blocks = CorpusBlocks(queries, vectors if allowed is None else _blocks(vectors, documents))
+        blocks = CorpusBlocks(queries, self.vectors if allowed is None else _blocks(self.vectors, documents))
         hits = search_blocks(blocks, k, similarity, self._norms if allowed is None else None)
         return IndexHits(hits.scores, documents[hits.indices])
-
-    def _mean_vectors(self, cosine: bool) -> Float32:
-        """The mean score of passages is the product with the mean of their vectors. Shape: (documents, dim)."""
-        if self._means is None:
-            means = np.add.reduceat(_scale(self.vectors) if cosine else self.vectors, self.starts)
-            self._means = (means / self.counts[:, None]).astype(np.float32)
-        return self._means
 
     def _search_passages(self, queries: Float32, k: int, documents: Positions, similarity: str) -> IndexHits:
         """The best of some documents of several passages."""
@@ -184,11 +171,6 @@ class Passages:
         scores = scores_of_rows(queries, self.vectors, np.repeat(query_ids, counts), rows, similarity)
         pairs = zip(ends - counts, ends, strict=True)
         return rows[[low + int(scores[low:high].argmax()) for low, high in pairs]]
-
-
-def _scale(vectors: Float32) -> Float32:
-    scaled: Float32 = directions(torch.from_numpy(vectors)).numpy()
-    return scaled
 
 
 def _blocks(vectors: Float32, rows: Positions) -> Iterator[Float32]:
