@@ -105,6 +105,11 @@ def prepare_model(model: Any, losses: Mapping[str, Loss], config: TrainingConfig
         undo.callback(weights.both.zero_grad)
         for module in model.modules():
             undo.callback(setattr, module, "training", module.training)
+            if getattr(module, "support_avx512bf16_for_cpu", False):
+                # bitsandbytes' layout of 4-bit weights for inference has no gradient; reading the state undoes it.
+                undo.callback(setattr, module, "support_avx512bf16_for_cpu", True)
+                module.state_dict()
+                module.support_avx512bf16_for_cpu = False
         for name, parameter in model.named_parameters():  # An adapter freezes a new head, too.
             if name.replace(".base_layer.", ".").endswith(tuple(getattr(model, "new_weights", ()))):
                 undo.callback(parameter.requires_grad_, parameter.requires_grad)

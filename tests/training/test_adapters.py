@@ -36,8 +36,8 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     torch.manual_seed(0)
     tokenizer = small.wrapped(small.wordpiece(), 64, padding_side="left")
-    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "intermediate_size": 64, "max_position_embeddings": 64}
-    heads = {"num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 16}
+    sizes = {"hidden_size": 64, "num_hidden_layers": 1, "intermediate_size": 64, "max_position_embeddings": 64}
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 32}  # bitsandbytes needs 64 inputs.
     config = Qwen3Config(vocab_size=len(tokenizer), tie_word_embeddings=True, **sizes, **heads)
     modules = Transformer(Qwen3Model(config), tokenizer), Pooling("lasttoken"), Normalize()
     folder = tmp_path_factory.mktemp("base") / "model"
@@ -147,7 +147,7 @@ def test_load_best_gives_the_best_adapter_also_after_a_resume(base: Path, merged
 def test_only_what_is_trained_has_a_state_and_dense_layers_train_in_float32_too(base: Path) -> None:
     torch.manual_seed(1)
     model = adapted(base)
-    model.insert(2, Dense(32, 8, activation="Identity").bfloat16())  # As in EmbeddingGemma.
+    model.insert(2, Dense(64, 8, activation="Identity").bfloat16())  # As in EmbeddingGemma.
     config = TrainingConfig(freeze=["0.auto_model.layers.0.*"])
     with prepare_model(model, {}, config) as prepared:
         optimizer = create_optimizer(config, prepared)
@@ -195,7 +195,9 @@ def test_a_quantized_base(base: Path, tmp_path: Path) -> None:
         model.save(tmp_path / "merged")
     (tmp_path / "out" / "checkpoints" / "step-00000004").rename(tmp_path / "gone")
     fit(other, resume=True, **settings)
-    assert torch.equal(weights(other), weights(model))
+    # encode changes the layout of the frozen weights where a CPU has AVX512-BF16.
+    adapters = [[value for value in each.parameters() if value.requires_grad] for each in (other, model)]
+    assert all(map(torch.equal, *adapters))
     again = load(tmp_path / "out" / "final", "float32", **options)
     np.testing.assert_allclose(again.encode(small.TEXTS), model.encode(small.TEXTS), atol=0.02)
     load(tmp_path / "out" / "final", "float32").save(tmp_path / "merged")
