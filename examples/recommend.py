@@ -23,7 +23,8 @@ from shared import things, worded
 
 from sbert import CrossEncoder, SentenceEncoder
 from sbert.data import Texts, read_retrieval
-from sbert.evaluation import ndcg_at, paired_bootstrap, recall_at
+from sbert.evaluation import paired_bootstrap
+from sbert.evaluation.ranking_metrics import ndcg_at, recall_at
 from sbert.search import BM25, HybridIndex, LateInteraction
 
 # A first sentence of 15 to 300 characters, and what follows it.

@@ -11,7 +11,7 @@ import random
 from shared import load, parser, things, worded
 
 from sbert.data import Retrieval, read_retrieval
-from sbert.evaluation import RetrievalEvaluator, Vectors
+from sbert.evaluation import ModelVectors, RetrievalEvaluator
 from sbert.search import calibrate, quantize, semantic_search
 
 CORPUS = {
@@ -51,7 +51,7 @@ given = options.parse_args()
 
 data = read_retrieval(given.data) if given.data else Retrieval(QUERIES, CORPUS, RELEVANT)
 evaluator = RetrievalEvaluator(*data, precision_recall_at=(10, 100))
-vectors = Vectors(load(given.model))  # Encodes each text once, for the search and for the metrics.
+vectors = ModelVectors(load(given.model))  # Encodes each text once, for the search and for the metrics.
 documents, names = list(data.corpus.values()), list(data.corpus)
 corpus = vectors(documents, "document")  # (documents, dim)
 

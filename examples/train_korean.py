@@ -27,7 +27,8 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 from sbert import SentenceEncoder, Trainer, TrainingConfig
 from sbert.data import read_nli, read_sts
-from sbert.evaluation import SimilarityEvaluator, spearman
+from sbert.evaluation import SimilarityEvaluator
+from sbert.evaluation.metrics import spearman
 from sbert.losses import CosineSimilarityLoss, MSELoss, MultipleNegativesRankingLoss
 from sbert.modules import StaticEmbedding
 

@@ -14,7 +14,7 @@ from examples.default_model.texts import COLLECTIONS, SHARED
 from examples.shared import load
 from sbert import SentenceEncoder
 from sbert.data import Retrieval, read_retrieval
-from sbert.evaluation import RetrievalEvaluator, STSSuite, ranking
+from sbert.evaluation import RetrievalEvaluator, STSSuite, ranking_metrics
 from sbert.search import BM25, HybridIndex
 
 _CARD = """\
@@ -234,5 +234,5 @@ def mean_ndcg(given: Retrieval, found: Iterable[Iterable[str]]) -> float:
     relevant = [given.relevant[query] for query in given.queries]
     every = ([own.get(each, 0) for each in ids] for own, ids in zip(relevant, found, strict=True))
     return float(
-        np.mean([ranking.ndcg_at(own, 10, [*best.values()]) for own, best in zip(every, relevant, strict=True)])
+        np.mean([ranking_metrics.ndcg_at(own, 10, [*best.values()]) for own, best in zip(every, relevant, strict=True)])
     )

@@ -27,7 +27,8 @@ from examples.paper.systems import (
 )
 from examples.paper.transfer import TransferSuite
 from sbert import CrossEncoder, SentenceEncoder, TokenBatch, TokenEmbeddings, Transformer
-from sbert.evaluation import SimilarityEvaluator, STSSuite, TripletEvaluator, spearman
+from sbert.evaluation import SimilarityEvaluator, STSSuite, TripletEvaluator
+from sbert.evaluation.metrics import spearman
 
 NLI = f"sbert-nli-mean-{CHOSEN}"
 # By row of a table, the name of the system.

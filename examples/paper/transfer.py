@@ -14,7 +14,8 @@ import numpy.typing as npt
 
 from examples.paper.transfer_data import SOURCES, TransferTask, list_tasks, read_transfer
 from sbert import SentenceEncoder
-from sbert.evaluation import Evaluator, Vectors, accuracy, f1
+from sbert.evaluation import Evaluator, ModelVectors
+from sbert.evaluation.metrics import accuracy, f1
 
 TASKS = ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC")
 
@@ -79,7 +80,7 @@ class TransferSuite(Evaluator):
             raise FileNotFoundError(f"{folder} has no {' or '.join(TASKS)}; see read_transfer for the names of files")
         self.tasks: list[TransferTask] = [read_transfer(folder, name) for name in wanted if name not in self.missing]
 
-    def measure(self, vectors: Vectors) -> dict[str, float]:
+    def measure(self, vectors: ModelVectors) -> dict[str, float]:
         """The accuracy of each task, after their average."""
         from threadpoolctl import threadpool_limits
 

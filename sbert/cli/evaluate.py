@@ -21,7 +21,7 @@ from sbert.data.retrieval_data import is_retrieval
 from sbert.data.tables import check_folder
 
 if TYPE_CHECKING:
-    from sbert.evaluation import Evaluator, Vectors
+    from sbert.evaluation import Evaluator, ModelVectors
 
 _TRANSFER = "the transfer tasks of SentEval are in examples/paper/transfer.py"
 # The metrics in the table of NanoBEIR; --json and --output have all.
@@ -137,17 +137,17 @@ def _check_options(arguments: argparse.Namespace) -> None:
             raise ValueError(f"--{name} is for encoders and --suite {', '.join(sorted(suites))}; leave it out")
 
 
-def _load_vectors(arguments: argparse.Namespace) -> Vectors:
+def _load_vectors(arguments: argparse.Namespace) -> ModelVectors:
     """The vectors of the model, computed by a pool, or by the processes of torchrun together, each on its own GPU."""
     from sbert.cross_encoder import CrossEncoder
     from sbert.distributed.ranks import ALONE, Ranks
-    from sbert.evaluation import Vectors
+    from sbert.evaluation import ModelVectors
 
     model = load_model(arguments, CrossEncoder if arguments.cross_encoder else None)
     ranks = ALONE if arguments.devices else Ranks.join(model.device.type)
     if not arguments.devices:
         ranks.place(model)
-    return Vectors(model, ranks, show_progress_bar=progress(arguments))
+    return ModelVectors(model, ranks, show_progress_bar=progress(arguments))
 
 
 def _report(metrics: Mapping[str, float], missing: Mapping[str, list[str]], folder: str) -> str:

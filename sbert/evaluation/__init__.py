@@ -1,6 +1,6 @@
 """Evaluation: how good a model's vectors are.
 
-An evaluator holds texts and what is known about them, and measures any model: it returns a flat dict of floats.
+An evaluator holds texts and what is known of them, and measures any model: it returns a flat dict of floats.
 
 | evaluator | measures |
 |---|---|
@@ -27,8 +27,8 @@ An evaluator holds texts and what is known about them, and measures any model: i
 >>> retrieval = RetrievalEvaluator({"q": "Who sleeps?"}, answers, relevant={"q": {"a"}})
 >>> everything = SequentialEvaluator({"sts": similarity, "search": retrieval})
 >>> model = SentenceEncoder()
->>> figures = everything(model, output=f"{tempfile.mkdtemp()}/results.csv")  # adds a line; .jsonl works, too
->>> figures["search_ndcg@10"], figures["sts_dot_spearman"]
+>>> metrics = everything(model, output=f"{tempfile.mkdtemp()}/results.csv")  # adds a line; .jsonl works, too
+>>> metrics["search_ndcg@10"], metrics["sts_dot_spearman"]
 (1.0, 1.0)
 
 Given to a ``sbert.Trainer``, an evaluator runs every ``evaluate_every`` steps, and its first figure decides which model
@@ -49,41 +49,43 @@ It is a class with one method. ``vectors`` encodes texts, and each text only onc
 >>> Spread()(model)["spread"] > 0
 True
 
-The figures are functions of arrays, too: ``ndcg_at``, ``average_precision``, ``best_threshold`` and others.
+The metrics are also functions of arrays, in ``sbert.evaluation.metrics`` and ``sbert.evaluation.ranking_metrics``.
 ``paired_bootstrap`` says whether a difference of two systems on the same queries is more than chance.
 
 ## Pitfalls
 
-- ``STSSuite``: the figure of a year is that of all its pairs in one list (SentEval's *all*), as in most tables.
-  ``STS12_mean`` and so on are the means over the sub-sets. Other papers report these: compare like with like.
+- ``STSSuite``: the score of a year is that of all its pairs in one list (SentEval's *all*), as in most tables.
+  ``STS12_mean`` and so on are the means over the sub-sets. Other papers report these; compare equal metrics only.
 - ``RetrievalEvaluator``: relevance is a set of ids, or grades by id, which are the gain of nDCG. The corpus is encoded
   and searched in blocks, so its vectors need not fit in memory.
-- ``PairClassificationEvaluator`` chooses the threshold on the data that it measures: a figure for a product needs a
-  threshold from other data (``best_threshold``).
+- ``PairClassificationEvaluator`` chooses the threshold on the data that it measures: a metric for a product needs a
+  threshold from other data (``metrics.best_threshold``).
 - The transfer tasks of SentEval are in ``examples/paper/transfer.py``, an evaluator like any other.
-- Equal scores share a rank; no figure depends on the order of rows.
+- Equal scores share a rank; no metric depends on the order of rows.
 """
 
-from sbert.evaluation.bootstrap import Difference, paired_bootstrap
-from sbert.evaluation.classification import LabelEvaluator, PairClassificationEvaluator
+from sbert.evaluation import metrics, ranking_metrics
 from sbert.evaluation.evaluator import Evaluator, SequentialEvaluator, write_line
-from sbert.evaluation.metrics import accuracy, f1, macro_f1, pearson, precision, recall, spearman
+from sbert.evaluation.metrics import paired_bootstrap
+from sbert.evaluation.model_vectors import ModelVectors
 from sbert.evaluation.nanobeir import NanoBEIRSuite
-from sbert.evaluation.pairs import SimilarityEvaluator, TripletEvaluator
+from sbert.evaluation.pair_evaluators import (
+    LabelEvaluator,
+    PairClassificationEvaluator,
+    SimilarityEvaluator,
+    TripletEvaluator,
+)
 from sbert.evaluation.paraphrase import ParaphraseMiningEvaluator
-from sbert.evaluation.ranking import average_precision_at, hit_at, ndcg_at, precision_at, recall_at, reciprocal_rank_at
 from sbert.evaluation.reranking import RerankingEvaluator
 from sbert.evaluation.retrieval import RetrievalEvaluator
 from sbert.evaluation.sts import STSSuite
-from sbert.evaluation.thresholds import average_precision, best_threshold, threshold_counts
 from sbert.evaluation.translation import MSEEvaluator, TranslationEvaluator
-from sbert.evaluation.vectors import Vectors
 
 __all__ = [
-    "Difference",
     "Evaluator",
     "LabelEvaluator",
     "MSEEvaluator",
+    "ModelVectors",
     "NanoBEIRSuite",
     "PairClassificationEvaluator",
     "ParaphraseMiningEvaluator",
@@ -94,23 +96,8 @@ __all__ = [
     "SimilarityEvaluator",
     "TranslationEvaluator",
     "TripletEvaluator",
-    "Vectors",
-    "accuracy",
-    "average_precision",
-    "average_precision_at",
-    "best_threshold",
-    "f1",
-    "hit_at",
-    "macro_f1",
-    "ndcg_at",
+    "metrics",
     "paired_bootstrap",
-    "pearson",
-    "precision",
-    "precision_at",
-    "recall",
-    "recall_at",
-    "reciprocal_rank_at",
-    "spearman",
-    "threshold_counts",
+    "ranking_metrics",
     "write_line",
 ]

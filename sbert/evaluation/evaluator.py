@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from sbert.distributed.ranks import ALONE, Ranks
-from sbert.evaluation.vectors import Vectors
+from sbert.evaluation.model_vectors import ModelVectors
 from sbert.functional import check_similarity
 from sbert.storage.atomic import write_text
 
 # What a ``Trainer`` takes as its evaluator: a function of a model that returns one score, or several by name.
 Evaluate = Callable[[Any], "float | Mapping[str, float]"]
 
-Similarity = str | Iterable[str]
+SimilarityNames = str | Iterable[str]
 
 
 class Evaluator(ABC):
@@ -39,7 +39,7 @@ class Evaluator(ABC):
     """
 
     @abstractmethod
-    def measure(self, vectors: Vectors) -> dict[str, float]:
+    def measure(self, vectors: ModelVectors) -> dict[str, float]:
         """The metrics by name. The first decides which model is the best; higher is better."""
 
     def __call__(
@@ -63,7 +63,7 @@ class Evaluator(ABC):
             OSError: If ``output`` cannot be written.
             ValueError: If the model returns NaN or infinity, or ``output`` is a CSV file with other columns.
         """
-        values = self.measure(Vectors(model, ranks, show_progress_bar))
+        values = self.measure(ModelVectors(model, ranks, show_progress_bar))
         metrics = {name: float(value) for name, value in values.items()}
         if output is not None:
             name, when = getattr(model, "name_or_path", type(model).__name__), time.strftime("%Y-%m-%dT%H:%M:%S%z")
@@ -74,22 +74,22 @@ class Evaluator(ABC):
 
 
 class SimilarityBased(Evaluator):
-    """An evaluator whose metrics depend on a similarity; of several, each metric has the name of its own in front."""
+    """An evaluator whose metrics depend on a similarity; of several, metrics begin with its name."""
 
     _similarities: dict[str, str]
 
     @abstractmethod
-    def measure_by(self, vectors: Vectors, similarity: str) -> dict[str, float]:
+    def measure_by(self, vectors: ModelVectors, similarity: str) -> dict[str, float]:
         """The metrics by one similarity; for a cross-encoder, by its scores."""
 
-    def measure(self, vectors: Vectors) -> dict[str, float]:
+    def measure(self, vectors: ModelVectors) -> dict[str, float]:
         """The metrics by each similarity; a cross-encoder has only its own scores."""
         chosen = {"": ""} if vectors.is_cross_encoder else self._similarities
         metrics = {prefix: self.measure_by(vectors, name) for prefix, name in chosen.items()}
-        return {f"{prefix}{name}": value for prefix, own in metrics.items() for name, value in own.items()}
+        return {f"{prefix}{name}": value for prefix, by_name in metrics.items() for name, value in by_name.items()}
 
 
-def check_similarities(similarity: Similarity) -> dict[str, str]:
+def check_similarities(similarity: SimilarityNames) -> dict[str, str]:
     """The similarities by the prefix of their metrics, which is empty for a single one that is not in a list.
 
     Raises:
@@ -122,12 +122,12 @@ class SequentialEvaluator(Evaluator):
     """
 
     def __init__(self, evaluators: Mapping[str, Evaluator]) -> None:
-        given = list(evaluators.values()) if isinstance(evaluators, Mapping) else [None]
-        if not given or not all(isinstance(evaluator, Evaluator) for evaluator in given):
+        listed = list(evaluators.values()) if isinstance(evaluators, Mapping) else [None]
+        if not listed or not all(isinstance(evaluator, Evaluator) for evaluator in listed):
             raise TypeError(f"evaluators is {evaluators!r:.90}; pass a dict of one or more instances of Evaluator")
         self._evaluators = dict(evaluators)
 
-    def measure(self, vectors: Vectors) -> dict[str, float]:
+    def measure(self, vectors: ModelVectors) -> dict[str, float]:
         """The metrics of all evaluators."""
         return {
             f"{name}_{metric}": value

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from sbert.data.retrieval_data import read_hub_retrieval
-from sbert.evaluation.checks import check_names
-from sbert.evaluation.evaluator import Evaluator, Similarity, check_similarities
+from sbert.evaluation.evaluator import Evaluator, SimilarityNames, check_similarities
+from sbert.evaluation.metric_checks import check_name_list
+from sbert.evaluation.model_vectors import ModelVectors
 from sbert.evaluation.retrieval import RetrievalEvaluator
-from sbert.evaluation.vectors import Vectors
 from sbert.search import semantic_search
 
 
@@ -22,7 +22,7 @@ class NanoBEIRSuite(Evaluator):
     ``mean_ndcg@10`` is the mean over the data sets; ``NanoNQ_ndcg@10`` and so on are those of each. A model with
     vectors searches the whole corpus. A ``CrossEncoder`` reranks candidates: those that BM25 found, if the folder has
     them, or those of ``retriever``. A relevant document that is not among them counts as not found, and
-    ``mean_base_ndcg@10`` is the figure of the candidates as they were.
+    ``mean_base_ndcg@10`` is that of the candidates in their own order.
 
     Args:
         folder: A folder in the layout of the hub, see ``sbert.data.read_hub_retrieval``.
@@ -62,12 +62,12 @@ class NanoBEIRSuite(Evaluator):
         *,
         rerank: int = 100,
         retriever: Any = None,
-        similarity: Similarity = "cosine",
+        similarity: SimilarityNames = "cosine",
         query_prompt: str | dict[str, str] | None = None,
         document_prompt: str | dict[str, str] | None = None,
         **at: Sequence[int],
     ) -> None:
-        names = None if sets is None else check_names("sets", sets, ("NanoNQ", "NanoSciFact"))
+        names = None if sets is None else check_name_list("sets", sets, ("NanoNQ", "NanoSciFact"))
         data = read_hub_retrieval(folder, names)
         prompts = {"query_prompt": query_prompt, "document_prompt": document_prompt}
         similarities = check_similarities(similarity)
@@ -78,8 +78,10 @@ class NanoBEIRSuite(Evaluator):
         self._searches: dict[str, Evaluator] = {}
         self._rerankings: dict[str, Evaluator] = {}
         for name, (queries, corpus, relevant, candidates) in data.items():
-            own = {key: each.get(name) if isinstance(each, dict) else each for key, each in prompts.items()}
-            options: dict[str, Any] = {**at, **own, "similarity": similarities.get("", names)}
+            options: dict[str, Any] = dict(at)
+            for key, prompt in prompts.items():
+                options[key] = prompt.get(name) if isinstance(prompt, dict) else prompt
+            options |= {"similarity": similarities.get("", names)}
             self._searches[name] = RetrievalEvaluator(queries, corpus, relevant, **options)
             if retriever is not None:
                 candidates = _find_candidates(retriever, queries, corpus, rerank, first)
@@ -87,23 +89,25 @@ class NanoBEIRSuite(Evaluator):
                 options |= {"candidates": candidates, "rerank": rerank}
                 self._rerankings[name] = RetrievalEvaluator(queries, corpus, relevant, **options)
 
-    def measure(self, vectors: Vectors) -> dict[str, float]:
+    def measure(self, vectors: ModelVectors) -> dict[str, float]:
         """The means over the data sets, and then the metrics of each."""
         evaluators = self._rerankings if vectors.is_cross_encoder else self._searches
         if lacking := [name for name in self._searches if name not in evaluators]:
             remedy = "pass retriever=, a SentenceEncoder, or a folder with BM25's, as sentence-transformers/NanoBEIR-en"
             raise ValueError(f"there are no candidates of {', '.join(lacking)} for a reranker; {remedy}")
-        figures = {name: evaluator.measure(vectors) for name, evaluator in evaluators.items()}
-        metrics = next(iter(figures.values()))
-        means = {f"mean_{metric}": float(np.mean([own[metric] for own in figures.values()])) for metric in metrics}
-        return means | {f"{name}_{metric}": value for name, own in figures.items() for metric, value in own.items()}
+        results = {name: evaluator.measure(vectors) for name, evaluator in evaluators.items()}
+        metrics = next(iter(results.values()))
+        means = {
+            f"mean_{metric}": float(np.mean([scores[metric] for scores in results.values()])) for metric in metrics
+        }
+        return means | {f"{name}_{metric}": scores[metric] for name, scores in results.items() for metric in metrics}
 
 
 def _find_candidates(
     retriever: Any, queries: dict[str, str], corpus: dict[str, str], count: int, similarity: str
 ) -> dict[str, list[str]]:
     """The ids of the most similar documents for each query, by a model's vectors."""
-    vectors, ids = Vectors(retriever), list(corpus)
+    vectors, ids = ModelVectors(retriever), list(corpus)
     asked, documents = vectors(list(queries.values()), "query"), vectors(list(corpus.values()), "document")
     positions = semantic_search(asked, documents, count, similarity=similarity).indices
     return {name: [ids[position] for position in row] for name, row in zip(queries, positions.tolist(), strict=True)}

@@ -8,8 +8,8 @@ from operator import index
 import numpy as np
 
 from sbert.evaluation.evaluator import Evaluator
-from sbert.evaluation.thresholds import threshold_counts
-from sbert.evaluation.vectors import Vectors
+from sbert.evaluation.metrics import threshold_counts
+from sbert.evaluation.model_vectors import ModelVectors
 from sbert.functional import check_similarity
 from sbert.inputs.arguments import check_count
 from sbert.inputs.texts import texts_of
@@ -51,7 +51,7 @@ class ParaphraseMiningEvaluator(Evaluator):
     ) -> None:
         self._sentences, self._prompt = texts_of(sentences, "sentences"), prompt
         count = len(self._sentences)
-        known = set()
+        numbers = set()  # low * count + high of each pair.
         for row, pair in enumerate(duplicates):
             try:
                 low, high = sorted(map(index, pair))
@@ -59,13 +59,13 @@ class ParaphraseMiningEvaluator(Evaluator):
                 low = high = 0
             if not 0 <= low < high < count:
                 raise ValueError(f"duplicates[{row}] is {pair}; pass two different indices from 0 to {count - 1}")
-            known.add(low * count + high)
-        if not known:
+            numbers.add(low * count + high)
+        if not numbers:
             raise ValueError("there are no duplicates to find; pass at least one pair")
-        self._duplicates = np.array(sorted(known))  # (pairs,): low * count + high of each
+        self._duplicates = np.array(sorted(numbers))  # (pairs,)
         self._max_pairs, self._similarity = check_count("max_pairs", max_pairs), check_similarity(similarity)
 
-    def measure(self, vectors: Vectors) -> dict[str, float]:
+    def measure(self, vectors: ModelVectors) -> dict[str, float]:
         """Average precision; and F1, precision and recall at the best threshold."""
         table, similarity = vectors(self._sentences, prompt=self._prompt), self._similarity
         pairs = paraphrase_mining(table, max_pairs=self._max_pairs, similarity=similarity)

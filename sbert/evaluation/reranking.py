@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from sbert.evaluation.evaluator import Evaluator
-from sbert.evaluation.pairs import score_candidates
-from sbert.evaluation.ranking import average_precision_at, ndcg_at, pad, recall_at, reciprocal_rank_at
-from sbert.evaluation.vectors import Vectors
+from sbert.evaluation.model_vectors import ModelVectors
+from sbert.evaluation.pair_evaluators import score_candidates
+from sbert.evaluation.ranking_metrics import average_precision_at, ndcg_at, pad, recall_at, reciprocal_rank_at
 from sbert.functional import check_similarity
 from sbert.inputs.arguments import check_count, check_number
 from sbert.inputs.texts import texts_of
@@ -47,8 +47,8 @@ class RerankingEvaluator(Evaluator):
         >>> RerankingEvaluator([sample])(model)
         {'map': 1.0, 'mrr@10': 1.0, 'ndcg@10': 1.0}
         >>> sample = {"query": "A cat.", "positive": ["A kitten.", "Cats."], "documents": ["It rains.", "A kitten."]}
-        >>> figures = RerankingEvaluator([sample])(model)
-        >>> figures["map"], figures["base_map"], figures["recall"]
+        >>> metrics = RerankingEvaluator([sample])(model)
+        >>> metrics["map"], metrics["base_map"], metrics["recall"]
         (0.5, 0.25, 0.5)
     """
 
@@ -77,9 +77,9 @@ class RerankingEvaluator(Evaluator):
             positive, further = _check_texts(row, sample, "positive"), _check_texts(row, sample, other)
             grades = _check_grades(row, sample["positive"], positive)
             if self._retrieved:
-                known, candidates = dict(zip(positive, grades, strict=True)), list(dict.fromkeys(further))
-                self._grades.append([known.get(text, 0.0) for text in candidates])
-                grades = list(known.values())
+                by_text, candidates = dict(zip(positive, grades, strict=True)), list(dict.fromkeys(further))
+                self._grades.append([by_text.get(text, 0.0) for text in candidates])
+                grades = list(by_text.values())
             else:
                 candidates = [*positive, *further]
                 self._grades.append([*grades, *[0.0] * len(further)])
@@ -87,15 +87,15 @@ class RerankingEvaluator(Evaluator):
             self._relevant.append(grades)
         self._k, self._similarity = check_count("k", k), check_similarity(similarity)
 
-    def measure(self, vectors: Vectors) -> dict[str, float]:
+    def measure(self, vectors: ModelVectors) -> dict[str, float]:
         """MAP, MRR and nDCG; with the candidates of a retriever, the same of its own order, and its recall."""
         scores = score_candidates(vectors, self._queries, self._candidates, self._similarity, self._prompts)
-        orders = (np.lexsort((np.asarray(grades), -own)) for grades, own in zip(self._grades, scores, strict=True))
-        figures = self._rate([[own[i] for i in order] for own, order in zip(self._grades, orders, strict=True)])
+        orders = (np.lexsort((np.asarray(grades), -row)) for grades, row in zip(self._grades, scores, strict=True))
+        metrics = self._rate([[grades[i] for i in order] for grades, order in zip(self._grades, orders, strict=True)])
         if self._retrieved:
-            figures |= {f"base_{name}": value for name, value in self._rate(self._grades).items()}
-            figures["recall"] = float(recall_at(pad(self._grades), None, pad(self._relevant)).mean())
-        return figures
+            metrics |= {f"base_{name}": value for name, value in self._rate(self._grades).items()}
+            metrics["recall"] = float(recall_at(pad(self._grades), None, pad(self._relevant)).mean())
+        return metrics
 
     def _rate(self, grades: list[list[float]]) -> dict[str, float]:
         """The metrics from the grades of the candidates in ranked order."""
@@ -109,16 +109,16 @@ class RerankingEvaluator(Evaluator):
 
 def _check_texts(row: int, sample: Mapping[str, Any], key: str) -> list[str]:
     """The texts of a sample, which may only be missing among the candidates of a retriever."""
-    given = sample[key]
-    texts = texts_of(list(given) if isinstance(given, Mapping) else given, f"samples[{row}][{key!r}]")
+    value = sample[key]
+    texts = texts_of(list(value) if isinstance(value, Mapping) else value, f"samples[{row}][{key!r}]")
     if not texts and key != "documents":
         raise ValueError(f"samples[{row}] has no {key} text, so all orders are equally good; leave it out")
     return texts
 
 
-def _check_grades(row: int, given: Any, positive: list[str]) -> list[float]:
+def _check_grades(row: int, judged: Any, positive: list[str]) -> list[float]:
     """The grades of the positives: those of a dict, else 1."""
-    grades = list(given.values()) if isinstance(given, Mapping) else [1.0] * len(positive)
+    grades = list(judged.values()) if isinstance(judged, Mapping) else [1.0] * len(positive)
     for text, grade in zip(positive, grades, strict=True):
         if check_number(f"samples[{row}]['positive'][{text[:40]!r}]", grade) <= 0:
             raise ValueError(f"samples[{row}] has the grade {grade} for {text[:40]!r}; pass grades above 0")

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from sbert.evaluation import ranking
-from sbert.evaluation.evaluator import Evaluator, Similarity, check_similarities
-from sbert.evaluation.pairs import score_candidates
-from sbert.evaluation.vectors import Vectors
+from sbert.evaluation import ranking_metrics
+from sbert.evaluation.evaluator import Evaluator, SimilarityNames, check_similarities
+from sbert.evaluation.model_vectors import ModelVectors
+from sbert.evaluation.pair_evaluators import score_candidates
 from sbert.inputs.arguments import check_count, check_number
 from sbert.inputs.texts import texts_of
 from sbert.search import semantic_search
@@ -19,12 +19,12 @@ Relevant = Mapping[Any, Iterable[Any] | Mapping[Any, float]]
 
 # The metrics of a ranking from the grades of its first results, k, and the grades of all relevant documents.
 _METRICS: dict[str, Callable[[np.ndarray, int, np.ndarray], np.ndarray]] = {
-    "ndcg": ranking.ndcg_at,
-    "accuracy": lambda ranked, k, _: ranking.hit_at(ranked, k),
-    "precision": lambda ranked, k, _: ranking.precision_at(ranked, k),
-    "recall": ranking.recall_at,
-    "mrr": lambda ranked, k, _: ranking.reciprocal_rank_at(ranked, k),
-    "map": ranking.average_precision_at,
+    "ndcg": ranking_metrics.ndcg_at,
+    "accuracy": lambda ranked, k, _: ranking_metrics.hit_at(ranked, k),
+    "precision": lambda ranked, k, _: ranking_metrics.precision_at(ranked, k),
+    "recall": ranking_metrics.recall_at,
+    "mrr": lambda ranked, k, _: ranking_metrics.reciprocal_rank_at(ranked, k),
+    "map": ranking_metrics.average_precision_at,
 }
 
 
@@ -87,7 +87,7 @@ class RetrievalEvaluator(Evaluator):
         mrr_at: Sequence[int] = (10,),
         ndcg_at: Sequence[int] = (10,),
         map_at: Sequence[int] = (100,),
-        similarity: Similarity = "cosine",
+        similarity: SimilarityNames = "cosine",
         block: int = 50_000,
         candidates: Mapping[Any, Sequence[Any]] | None = None,
         rerank: int = 100,
@@ -96,16 +96,16 @@ class RetrievalEvaluator(Evaluator):
     ) -> None:
         self._corpus, self._prompts = texts_of(corpus.values(), "the corpus"), (query_prompt, document_prompt)
         positions = {name: position for position, name in enumerate(corpus)}
-        known: dict[Any, dict[int, float]] = {}
+        grades: dict[Any, dict[int, float]] = {}
         for query, judged in relevant.items():
             if query not in queries:
                 raise ValueError(f"relevant names the query {query!r}, which has no text; add it to queries")
-            known[query] = _check_grades(query, judged, positions)
+            grades[query] = _check_grades(query, judged, positions)
         # Of each query with relevant documents, their grades by their index in the corpus.
-        self._relevant = [graded for graded in known.values() if graded]
+        self._relevant = [graded for graded in grades.values() if graded]
         if not self._relevant:
             raise ValueError("no query has a relevant document; pass at least one")
-        asked = [query for query, graded in known.items() if graded]
+        asked = [query for query, graded in grades.items() if graded]
         self._queries = texts_of([queries[query] for query in asked], "the queries")
         rerank = check_count("rerank", rerank)
         self._candidates = (
@@ -116,22 +116,24 @@ class RetrievalEvaluator(Evaluator):
         self._metrics = [(name, check_count(f"{name}_at", k)) for name, ks in by_name for k in ks]
         self._block, self._similarities = check_count("block", block), check_similarities(similarity)
 
-    def measure(self, vectors: Vectors) -> dict[str, float]:
+    def measure(self, vectors: ModelVectors) -> dict[str, float]:
         """The metrics, each for its values of k."""
         if self._candidates is None:
             rankings = self._search(vectors)
         else:
             rankings = {**self._rerank(vectors, self._candidates), "base_": self._candidates}
-        relevant = ranking.pad(own.values() for own in self._relevant)  # (queries, most relevant documents)
+        relevant = ranking_metrics.pad(
+            graded.values() for graded in self._relevant
+        )  # (queries, most relevant documents)
         metrics = {}
         for prefix, rows in rankings.items():
-            grades = ([own.get(i, 0.0) for i in row] for own, row in zip(self._relevant, rows, strict=True))
-            ranked = ranking.pad(grades)  # (queries, depth)
+            grades = ([graded.get(i, 0.0) for i in row] for graded, row in zip(self._relevant, rows, strict=True))
+            ranked = ranking_metrics.pad(grades)  # (queries, depth)
             for name, k in self._metrics:
                 metrics[f"{prefix}{name}@{k}"] = float(_METRICS[name](ranked, k, relevant).mean())
         return metrics
 
-    def _search(self, vectors: Vectors) -> dict[str, list[list[int]]]:
+    def _search(self, vectors: ModelVectors) -> dict[str, list[list[int]]]:
         """The indices of the most similar documents for each query, by the prefix of each similarity."""
         queries = vectors(self._queries, "query", self._prompts[0])  # (queries, dim)
         encode = vectors if len(self._corpus) <= self._block else vectors.encode_uncached
@@ -148,13 +150,13 @@ class RetrievalEvaluator(Evaluator):
                 best[prefix] = np.take_along_axis(scores, order, 1), np.take_along_axis(indices, order, 1)
         return {prefix: indices.tolist() for prefix, (_, indices) in best.items()}
 
-    def _rerank(self, vectors: Vectors, candidates: list[list[int]]) -> dict[str, list[list[int]]]:
+    def _rerank(self, vectors: ModelVectors, candidates: list[list[int]]) -> dict[str, list[list[int]]]:
         """The candidates of each query by descending score, by the prefix of each similarity."""
-        texts, rankings = [[self._corpus[position] for position in own] for own in candidates], {}
+        texts, rankings = [[self._corpus[position] for position in row] for row in candidates], {}
         for prefix, name in ({"": ""} if vectors.is_cross_encoder else self._similarities).items():
             scores = score_candidates(vectors, self._queries, texts, name, self._prompts)
-            orders = (np.argsort(-own, kind="stable") for own in scores)
-            rankings[prefix] = [[own[i] for i in order] for own, order in zip(candidates, orders, strict=True)]
+            orders = (np.argsort(-row, kind="stable") for row in scores)
+            rankings[prefix] = [[row[i] for i in order] for row, order in zip(candidates, orders, strict=True)]
         return rankings
 
 
@@ -162,10 +164,10 @@ def _check_candidates(
     query: Any, candidates: Mapping[Any, Sequence[Any]], positions: Mapping[Any, int], most: int
 ) -> list[int]:
     """The indices of a query's first candidates in the corpus."""
-    own = candidates.get(query)
-    if not own or isinstance(own, str) or not positions.keys() >= {*own}:
-        raise ValueError(f"candidates[{query!r}] is {own!r:.60}; pass a list of one or more ids of the corpus")
-    return [positions[name] for name in dict.fromkeys(own)][:most]
+    listed = candidates.get(query)
+    if not listed or isinstance(listed, str) or not positions.keys() >= {*listed}:
+        raise ValueError(f"candidates[{query!r}] is {listed!r:.60}; pass a list of one or more ids of the corpus")
+    return [positions[name] for name in dict.fromkeys(listed)][:most]
 
 
 def _check_grades(

@@ -11,15 +11,15 @@ import numpy as np
 
 from sbert.data.sentence_pairs import read_sick, read_sts, read_sts_year
 from sbert.data.tables import check_folder, locate
-from sbert.evaluation.checks import check_names
 from sbert.evaluation.evaluator import Evaluator
+from sbert.evaluation.metric_checks import check_name_list
 from sbert.evaluation.metrics import spearman
-from sbert.evaluation.pairs import compare
-from sbert.evaluation.vectors import Vectors
+from sbert.evaluation.model_vectors import ModelVectors
+from sbert.evaluation.pair_evaluators import compare_pairs
 from sbert.inputs.arguments import check_choice
 
 # First texts, second texts and scores of a subset.
-Pairs = tuple[list[Any], ...]
+_Subset = tuple[list[Any], ...]
 
 _YEARS = {f"STS{year}": (f"sts/STS{year}", f"STS/STS{year}-en-test", f"STS{year}") for year in range(12, 17)}
 _FILES = {
@@ -73,7 +73,7 @@ class STSSuite(Evaluator):
     ) -> None:
         root, self._prompt = Path(folder), prompt
         check_folder(root)
-        wanted = check_names("sets", sets, SETS)
+        wanted = check_name_list("sets", sets, SETS)
         paths = {name: locate(root, _paths(name)) for name in wanted}
         self.missing: list[str] = [name for name, path in paths.items() if path is None]
         if self.missing and (sets is not None or len(self.missing) == len(wanted)):
@@ -81,7 +81,7 @@ class STSSuite(Evaluator):
             raise FileNotFoundError(f"{root} has no {', '.join(self.missing)}; the expected paths are {expected}")
         self.sets = {name: _read(name, path) for name, path in paths.items() if path is not None}
 
-    def measure(self, vectors: Vectors) -> dict[str, float]:
+    def measure(self, vectors: ModelVectors) -> dict[str, float]:
         """The correlation of each task and the mean of its subsets, after the average of the tasks."""
         if not vectors.is_cross_encoder:  # One call that encodes all texts.
             pairs = [pair for parts in self.sets.values() for pair in parts.values()]
@@ -89,7 +89,9 @@ class STSSuite(Evaluator):
             vectors(list(texts), prompt=self._prompt)
         totals, means = {}, {}
         for name, parts in self.sets.items():
-            compared = [(compare(vectors, u, v, "cosine", self._prompt), scores) for u, v, scores in parts.values()]
+            compared = [
+                (compare_pairs(vectors, u, v, "cosine", self._prompt), scores) for u, v, scores in parts.values()
+            ]
             totals[name] = spearman(*map(np.concatenate, zip(*compared, strict=True)))
             if name in _YEARS:
                 means[f"{name}_mean"] = float(np.mean([spearman(*part) for part in compared]))
@@ -101,7 +103,7 @@ def _paths(name: str) -> tuple[str, ...]:
     return _YEARS.get(name) or _FILES[name]
 
 
-def _read(name: str, path: Path) -> dict[str, Pairs]:
+def _read(name: str, path: Path) -> dict[str, _Subset]:
     """The subsets of a set by name; STSb and SICK-R have one each."""
     if name in _YEARS:
         parts = read_sts_year(path, None)

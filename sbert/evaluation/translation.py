@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from sbert.evaluation.checks import check_columns, check_finite, check_lengths
-from sbert.evaluation.evaluator import Evaluator, Similarity, SimilarityBased, check_similarities
-from sbert.evaluation.vectors import Floats, Vectors
+from sbert.evaluation.evaluator import Evaluator, SimilarityBased, SimilarityNames, check_similarities
+from sbert.evaluation.metric_checks import check_finite_values, check_lengths, check_text_columns
+from sbert.evaluation.model_vectors import Floats, ModelVectors
 from sbert.inputs.texts import texts_of
 from sbert.search import semantic_search
 
@@ -44,14 +44,14 @@ class TranslationEvaluator(SimilarityBased):
         self,
         source: Iterable[str],
         target: Iterable[str],
-        similarity: Similarity = "cosine",
+        similarity: SimilarityNames = "cosine",
         *,
         prompt: str | None = None,
     ) -> None:
-        self._source, self._target = check_columns(1, {"source": source, "target": target})
+        self._source, self._target = check_text_columns(1, {"source": source, "target": target})
         self._similarities, self._prompt = check_similarities(similarity), prompt
 
-    def measure_by(self, vectors: Vectors, similarity: str) -> dict[str, float]:
+    def measure_by(self, vectors: ModelVectors, similarity: str) -> dict[str, float]:
         """The accuracy of each direction, and their mean."""
         table, half = vectors([*self._source, *self._target], prompt=self._prompt), len(self._source)
         forward = _find_accuracy(table[:half], table[half:], self._target, similarity)
@@ -87,8 +87,8 @@ class MSEEvaluator(Evaluator):
         Reimers and Gurevych, 2020, section 3. https://arxiv.org/abs/2004.09813
 
     Example:
-        >>> figures = MSEEvaluator(["A cat sleeps.", "Taxes rise."], model)(model)
-        >>> {name: round(figure, 6) for name, figure in figures.items()}
+        >>> metrics = MSEEvaluator(["A cat sleeps.", "Taxes rise."], model)(model)
+        >>> {name: round(value, 6) for name, value in metrics.items()}
         {'negative_mse': 0.0, 'cosine': 1.0}
     """
 
@@ -97,13 +97,13 @@ class MSEEvaluator(Evaluator):
     ) -> None:
         read = texts_of(source, "source")
         self._texts, self._prompt = read if target is None else texts_of(target, "target"), prompt
-        self._teacher = Vectors(teacher)(read) if hasattr(teacher, "encode") else np.asarray(teacher, np.float32)
+        self._teacher = ModelVectors(teacher)(read) if hasattr(teacher, "encode") else np.asarray(teacher, np.float32)
         if self._teacher.ndim != 2:
             raise ValueError(f"the teacher's vectors have the shape {self._teacher.shape}; pass (texts, dim)")
         check_lengths(1, source=read, target=self._texts, vectors=self._teacher)
-        check_finite("teacher", self._teacher.ravel())
+        check_finite_values("teacher", self._teacher.ravel())
 
-    def measure(self, vectors: Vectors) -> dict[str, float]:
+    def measure(self, vectors: ModelVectors) -> dict[str, float]:
         """The negative error, and the mean cosine."""
         student, teacher = vectors(self._texts, prompt=self._prompt).astype(float), self._teacher.astype(float)
         if student.shape != teacher.shape:

@@ -125,7 +125,7 @@ def check_values(loss: object, labels: Tensor, good: Tensor, expected: str) -> N
     raise ValueError(f"labels[{where}] is {given}; {type(loss).__name__} takes {expected}")
 
 
-def check_finite(loss: object, labels: Tensor) -> None:
+def check_finite_labels(loss: object, labels: Tensor) -> None:
     """Raise unless every label is a finite number."""
     remedy = "leave out rows without a label, or check whether their teacher ran in half precision"
     check_values(loss, labels, torch.isfinite(labels), f"finite numbers; {remedy}")

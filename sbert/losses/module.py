@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
-from sbert.losses.checks import Data, check_finite
+from sbert.losses.checks import Data, check_finite_labels
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -59,7 +59,7 @@ class LossModule(nn.Module):
 
     def check_labels(self, labels: Tensor) -> None:
         """Raise a ValueError for labels that the loss does not take: those that are not finite, or what it says."""
-        check_finite(self, labels)
+        check_finite_labels(self, labels)
 
     def check_data(self, data: Data) -> None:
         """Raise a ValueError if the data teaches the loss nothing: too few rows to compare, or equal labels."""

@@ -21,9 +21,9 @@ from sbert.training.callbacks import Callback, EarlyStopping, as_callbacks
 from sbert.training.checkpoint import lock_output
 from sbert.training.config import TrainingConfig
 from sbert.training.negatives import RefreshNegatives
-from sbert.training.run import Run, preserve_random_state
 from sbert.training.table import RowIndices
 from sbert.training.training_data import TrainingData
+from sbert.training.training_run import Run, preserve_random_state
 from sbert.training.weights import check_dtypes, prepare_model
 
 if TYPE_CHECKING:

@@ -103,13 +103,7 @@ def prepare_model(model: Any, losses: Mapping[str, Loss], config: TrainingConfig
     weights = Weights(model, losses)
     with ExitStack() as undo:
         undo.callback(weights.both.zero_grad)
-        for module in model.modules():
-            undo.callback(setattr, module, "training", module.training)
-            if getattr(module, "support_avx512bf16_for_cpu", False):
-                # bitsandbytes' layout of 4-bit weights for inference has no gradient; reading the state undoes it.
-                undo.callback(setattr, module, "support_avx512bf16_for_cpu", True)
-                module.state_dict()
-                module.support_avx512bf16_for_cpu = False
+        _enter_training_mode(model, undo)
         for name, parameter in model.named_parameters():  # An adapter freezes a new head, too.
             if name.replace(".base_layer.", ".").endswith(tuple(getattr(model, "new_weights", ()))):
                 undo.callback(parameter.requires_grad_, parameter.requires_grad)
@@ -130,8 +124,18 @@ def prepare_model(model: Any, losses: Mapping[str, Loss], config: TrainingConfig
                 for layer in max(lists, key=len, default=()) if config.compile else ():
                     layer.compile()
                     undo.callback(setattr, layer, "_compiled_call_impl", None)
-        model.train()
         yield weights
+
+
+def _enter_training_mode(model: Any, undo: ExitStack) -> None:
+    for module in model.modules():
+        undo.callback(setattr, module, "training", module.training)
+        if getattr(module, "support_avx512bf16_for_cpu", False):
+            # bitsandbytes' layout of 4-bit weights for inference has no gradient; reading the state undoes it.
+            undo.callback(setattr, module, "support_avx512bf16_for_cpu", True)
+            module.state_dict()
+            module.support_avx512bf16_for_cpu = False
+    model.train()
 
 
 def _checkpoint(network: Any, undo: ExitStack) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 from sbert import SentenceEncoder
 from sbert.chunking import encode_chunks, split
 from sbert.data import Retrieval, read_retrieval
-from sbert.evaluation import ndcg_at
+from sbert.evaluation.ranking_metrics import ndcg_at
 from tests.benchmarks.compare import WORDS
 
 TOTAL = 20_000  # Words of all documents.

@@ -21,7 +21,7 @@ import numpy as np
 
 from sbert import SentenceEncoder
 from sbert.data import Retrieval, read_retrieval
-from sbert.evaluation import ranking
+from sbert.evaluation import ranking_metrics
 from sbert.search import BM25, HybridIndex, Index, IndexHits, LateInteraction, fuse
 from sbert.search.index.fusion import CANDIDATES, WEIGHTS, Reranker
 
@@ -36,7 +36,7 @@ def row(name: str, data: list[Retrieval], found: Found | list[list[list[str]]]) 
     for given, hits in zip(data, found, strict=True):
         rows = zip(given.queries, hits.ids if isinstance(hits, IndexHits) else hits, strict=True)
         grades = [([given.relevant[query].get(each, 0) for each in ids], given.relevant[query]) for query, ids in rows]
-        figures.append(100 * np.mean([ranking.ndcg_at(row, 10, [*own.values()]) for row, own in grades]))
+        figures.append(100 * np.mean([ranking_metrics.ndcg_at(row, 10, [*own.values()]) for row, own in grades]))
     print(f"| {name} | {' | '.join(f'{figure:.2f}' for figure in [*figures, np.mean(figures)])} |", flush=True)
     return float(np.mean(figures))
 

@@ -17,6 +17,7 @@ from sbert import CrossEncoder, SentenceEncoder
 from sbert.evaluation import (
     Evaluator,
     LabelEvaluator,
+    ModelVectors,
     MSEEvaluator,
     PairClassificationEvaluator,
     ParaphraseMiningEvaluator,
@@ -25,9 +26,8 @@ from sbert.evaluation import (
     SimilarityEvaluator,
     TranslationEvaluator,
     TripletEvaluator,
-    Vectors,
 )
-from sbert.evaluation.pairs import compare
+from sbert.evaluation.pair_evaluators import compare_pairs
 from sbert.losses import SoftmaxLoss
 from tests.contract.evaluators import (
     CORPUS,
@@ -90,7 +90,7 @@ def test_pairs_of_one_text_share_a_rank(monkeypatch: pytest.MonkeyPatch) -> None
     """Their cosines are 1, not 1 give or take rounding, by which chance would order them."""
     table = np.random.default_rng(0).standard_normal((12, 96)).astype(np.float32)
     monkeypatch.setattr(Meanings, "encode", lambda self, texts, **_: table[[FIRST.index(text) for text in texts]])
-    same = compare(Vectors(Meanings()), FIRST, FIRST, "cosine")
+    same = compare_pairs(ModelVectors(Meanings()), FIRST, FIRST, "cosine")
     assert (same.dtype, same.tolist()) == (np.float32, [1.0] * 12)
 
 
@@ -223,7 +223,7 @@ def test_what_a_cross_encoder_cannot_be_asked(folder: Path, scorer: CrossEncoder
 
 def test_labels_by_the_head_of_a_loss(model: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
     """In pieces, and by all that the classifier may see."""
-    monkeypatch.setattr("sbert.evaluation.classification._ROWS", 5)
+    monkeypatch.setattr("sbert.evaluation.pair_evaluators._ROWS", 5)
     torch.manual_seed(0)
     loss = SoftmaxLoss(16, 3, concatenation=("u", "v", "|u-v|", "u*v"))
     u, v = torch.from_numpy(model.encode(FIRST)), torch.from_numpy(model.encode(SECOND))

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from sbert import SentenceEncoder
-from sbert.evaluation import Evaluator, SequentialEvaluator, SimilarityEvaluator, Vectors, write_line
+from sbert.evaluation import Evaluator, ModelVectors, SequentialEvaluator, SimilarityEvaluator, write_line
 
 FIRST = ["a small boat", "the red fox runs", "one two three", "a small boat"]
 SECOND = ["the red fox runs", "the red fox runs over hills", "zero one", "nobody rows it home"]
@@ -23,7 +23,7 @@ SECOND = ["the red fox runs", "the red fox runs over hills", "zero one", "nobody
 
 def test_vectors_are_shared_and_kept_apart_by_kind(model: SentenceEncoder) -> None:
     prompted = SentenceEncoder(*model, prompts={"query": "zero one ", "document": "seven "}, device="cpu")
-    vectors = Vectors(prompted)
+    vectors = ModelVectors(prompted)
     for _ in range(2):
         ways = {"text": prompted.encode, "query": prompted.encode_query, "document": prompted.encode_document}
         for kind, encode in ways.items():
@@ -57,7 +57,7 @@ def test_a_sequence_shares_and_names(model: SentenceEncoder, monkeypatch: pytest
 
 def test_somebodys_own_figures_become_floats(model: SentenceEncoder, tmp_path: Path) -> None:
     class Mean(Evaluator):
-        def measure(self, vectors: Vectors) -> dict[str, float]:
+        def measure(self, vectors: ModelVectors) -> dict[str, float]:
             return {"mean": vectors(FIRST).mean(), "texts": len(FIRST)}
 
     found = Mean()(model, output=tmp_path / "results.jsonl")

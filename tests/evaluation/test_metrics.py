@@ -12,9 +12,20 @@ import pytrec_eval
 from scipy import stats
 from sklearn import metrics as theirs
 
-from sbert.evaluation import paired_bootstrap, spearman
-from sbert.evaluation.metrics import accuracy, f1, macro_f1, pearson, precision, recall
-from sbert.evaluation.ranking import (
+from sbert.evaluation import paired_bootstrap
+from sbert.evaluation.metrics import (
+    accuracy,
+    average_precision,
+    best_threshold,
+    f1,
+    macro_f1,
+    pearson,
+    precision,
+    recall,
+    spearman,
+    threshold_counts,
+)
+from sbert.evaluation.ranking_metrics import (
     average_precision_at,
     hit_at,
     ndcg_at,
@@ -23,7 +34,6 @@ from sbert.evaluation.ranking import (
     recall_at,
     reciprocal_rank_at,
 )
-from sbert.evaluation.thresholds import average_precision, best_threshold, threshold_counts
 
 # -------------------------------------------------------------------------------------------------- correlations
 

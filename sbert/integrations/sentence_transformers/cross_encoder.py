@@ -67,7 +67,7 @@ def _correlation(pairs: Sequence[Sequence[str]], scores: Any) -> evaluators.Eval
 class _SeveralClasses(evaluators.LabelEvaluator):
     """F1 over all classes, by two means; the first one decides."""
 
-    def measure(self, vectors: evaluators.Vectors) -> dict[str, float]:
+    def measure(self, vectors: evaluators.ModelVectors) -> dict[str, float]:
         """The metrics by their names; the accuracy is the micro-averaged F1."""
         metrics = super().measure(vectors)
         return {"f1_macro": metrics["macro_f1"], "f1_micro": metrics["accuracy"]}
@@ -88,7 +88,7 @@ class _AllPositives(evaluators.RerankingEvaluator):
         retrieved = [one if set(one["documents"]).isdisjoint(one["positive"]) else whole for one, whole in pairs]
         self._retriever = evaluators.RerankingEvaluator(retrieved, k)
 
-    def measure(self, vectors: evaluators.Vectors) -> dict[str, float]:
+    def measure(self, vectors: evaluators.ModelVectors) -> dict[str, float]:
         """The metrics, and those of the retriever."""
         base = self._retriever._rate(self._retriever._grades)
         return super().measure(vectors) | {f"base_{name}": value for name, value in base.items()}
@@ -118,7 +118,7 @@ class _NanoBEIR(evaluators.Evaluator):
             ]
             self._parts[f"{name}_R{rerank}"] = _reranking(samples, k, positives)
 
-    def measure(self, vectors: evaluators.Vectors) -> dict[str, float]:
+    def measure(self, vectors: evaluators.ModelVectors) -> dict[str, float]:
         """The metrics by their names."""
         parts = {name: part.measure(vectors) for name, part in self._parts.items()}
         names = [name for name in next(iter(parts.values())) if name != "recall"]

@@ -112,11 +112,11 @@ class NamedEvaluator(CalledByPath):
         columns = list(zip(*(row.texts for row in rows), strict=True))
         return cls(*map(list, columns), *([labels] if len(columns) == 2 else []), **options)
 
-    def measure(self, vectors: evaluation.Vectors) -> dict[str, float]:
+    def measure(self, vectors: evaluation.ModelVectors) -> dict[str, float]:
         """The metrics by their names, the one that decides first."""
         model, results = vectors._model, {}
         if self._dim is not None:
-            vectors = evaluation.Vectors(model, vectors.ranks, vectors.show_progress_bar)
+            vectors = evaluation.ModelVectors(model, vectors.ranks, vectors.show_progress_bar)
         default = getattr(model, "similarity_fn_name", "cosine")
         similarities = self._similarities or {default: default}
         with nullcontext() if self._dim is None else model.truncate_embeddings(self._dim):
@@ -142,7 +142,7 @@ class NamedEvaluator(CalledByPath):
         return "_".join(filter(None, (self.name, form.format(name=metric, similarity=label, part=part, last=last))))
 
 
-def _measure(evaluator: Any, vectors: evaluation.Vectors, name: str) -> Mapping[str, float]:
+def _measure(evaluator: Any, vectors: evaluation.ModelVectors, name: str) -> Mapping[str, float]:
     """The scores of an evaluator, the one that decides first."""
     if isinstance(evaluator, evaluation.Evaluator):
         return evaluator.measure(vectors)
@@ -166,7 +166,7 @@ class SequentialEvaluator(CalledByPath):
         self.evaluators = list(evaluators)
         self._main = main_score_function
 
-    def measure(self, vectors: evaluation.Vectors) -> dict[str, float]:
+    def measure(self, vectors: evaluation.ModelVectors) -> dict[str, float]:
         """The metrics of all, after the score."""
         parts = [_measure(part, vectors, f"evaluator_{number}") for number, part in enumerate(self.evaluators)]
         score = self._main([next(iter(metrics.values())) for metrics in parts])
@@ -183,7 +183,7 @@ def _paraphrases(texts: Mapping[Any, str], pairs: Iterable[Any] | None, by_id: A
 class _PercentError(evaluation.MSEEvaluator):
     """Theirs is a hundred times the error, without the cosine."""
 
-    def measure(self, vectors: evaluation.Vectors) -> dict[str, float]:
+    def measure(self, vectors: evaluation.ModelVectors) -> dict[str, float]:
         return {"negative_mse": 100 * super().measure(vectors)["negative_mse"]}
 
 

@@ -29,7 +29,7 @@ from sbert.losses import BinaryCrossEntropyLoss, CoSENTLoss, CrossEntropyLoss
 from sbert.losses.signature import Signature
 from sbert.training import Callback, Trainer, TrainingConfig
 from sbert.training.checkpoint import newest
-from sbert.training.run import measure
+from sbert.training.training_run import measure
 
 _ROWS = {name: row for row in switching.COUNTERPARTS if row.section == switching.TRAINING for name in row.names}
 _TRAINER_ROWS = [row for row in switching.COUNTERPARTS if row.section == switching.TRAINERS]

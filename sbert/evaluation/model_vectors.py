@@ -1,4 +1,4 @@
-"""Vectors and scores of a model for evaluators, each text and each pair computed once."""
+"""ModelVectors and scores of a model for evaluators, each text and each pair computed once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sbert.pipeline.batching import unique
 Floats = npt.NDArray[np.float32]
 
 
-class Vectors:
+class ModelVectors:
     """The vectors of texts by one model, with a cache: each text is encoded once, even for several evaluators.
 
     Args:
@@ -30,7 +30,7 @@ class Vectors:
         TypeError: If the model has neither ``encode`` nor, for pairs, ``predict``.
 
     Example:
-        >>> vectors = Vectors(model)
+        >>> vectors = ModelVectors(model)
         >>> vectors(["A cat.", "A dog.", "A cat."]).shape
         (3, 384)
     """
@@ -43,8 +43,8 @@ class Vectors:
         self.ranks: Ranks = ranks
         self.show_progress_bar: bool | None = show_progress_bar if ranks.first else False  # One bar: that of rank 0.
         # Keyword arguments for the model's methods; none for models of other libraries.
-        own = hasattr(model, "is_cross_encoder")
-        self._options: dict[str, Any] = {"show_progress_bar": self.show_progress_bar} if own else {}
+        takes_bar = hasattr(model, "is_cross_encoder")
+        self._options: dict[str, Any] = {"show_progress_bar": self.show_progress_bar} if takes_bar else {}
         # For each kind and prompt, the row of each text in a table of vectors, and the table.
         self._cache: dict[tuple[str, str | None], tuple[dict[str, int], Floats]] = {}
 
@@ -100,8 +100,8 @@ class Vectors:
 
     def _check_prompt(self, kind: str) -> None:
         """Raise a ValueError if the default prompt, which is for all texts, would be used for a query or document."""
-        default, known = default_prompt(self._model), getattr(self._model, "prompts", None) or {}
-        if default and kind in ROLES and not any(name in known for name in ROLES[kind]):
+        default, prompts = default_prompt(self._model), getattr(self._model, "prompts", None) or {}
+        if default and kind in ROLES and not any(name in prompts for name in ROLES[kind]):
             names = " or ".join(map(repr, ROLES[kind]))
             lacking = f"the model has the default prompt {default!r} and no prompt {names}"
             raise ValueError(f"{lacking} for a {kind}; pass {kind}_prompt=: a prompt's name, its text, or '' for none")
@@ -119,9 +119,9 @@ class Vectors:
     def _share(self, items: Sequence[Any], action: Callable[[Sequence[Any]], Floats]) -> Floats:
         """The result of an action for all items; each rank runs it on its part of them."""
         ranks = self.ranks
-        # A rank without items of its own takes one all the same, to know the shape of the results.
-        own = items[ranks.rank :: ranks.world] or items[:1]
-        result = torch.from_numpy(np.ascontiguousarray(ranks.together(lambda: action(own))))
+        # A rank without items takes one nevertheless, to know the shape of the results.
+        part = items[ranks.rank :: ranks.world] or items[:1]
+        result = torch.from_numpy(np.ascontiguousarray(ranks.together(lambda: action(part))))
         if ranks.world == 1 or not items:
             return _check_finite(result.numpy(), items)
         result, size = result[: len(items[ranks.rank :: ranks.world])], math.prod(result.shape[1:])
@@ -130,7 +130,7 @@ class Vectors:
 
 
 def _to_array(values: Any) -> Floats:
-    """Vectors or scores of any type as a float32 array on the host."""
+    """ModelVectors or scores of any type as a float32 array on the host."""
     if isinstance(values, (list, tuple)) and values and isinstance(values[0], torch.Tensor):
         values = torch.stack(list(values))
     if isinstance(values, torch.Tensor):
