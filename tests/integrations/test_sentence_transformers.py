@@ -45,10 +45,7 @@ def module(package: str, name: str) -> Any:
     return importlib.import_module(f"{package}.{name}")
 
 
-def test_small_functions() -> None:
-    """What no piece of ``snippets.md`` has."""
-    for st in BOTH:
-        assert st.util.dot_score([[1.0, 2.0]], [[3.0, 4.0], [5.0, 6.0]]).tolist() == [[11.0, 17.0]]
+def test_modules_by_older_arguments() -> None:
     flags = {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}
     assert ours.models.Pooling(16, **flags).modes == ("cls",)
     assert ours.models.LSTM(8, 4).get_word_embedding_dimension() == 8
@@ -56,54 +53,11 @@ def test_small_functions() -> None:
     assert older.CEF1Evaluator is older.CESoftmaxAccuracyEvaluator is older.CrossEncoderClassificationEvaluator
 
 
-class Teacher:
-    """A model of random vectors."""
-
-    def encode(self, sentences: list[str], **options: Any) -> np.ndarray:
-        return np.random.default_rng(0).random((len(sentences), 16), np.float32)
-
-
-EVALUATIONS: dict[str, Any] = {
-    "EmbeddingSimilarityEvaluator": lambda e: e(CORPUS[:3], CORPUS[3:], scores=[0.1, 0.9, 0.4], name="sts-dev"),
-    "EmbeddingSimilarityEvaluator several": lambda e: e(
-        CORPUS[:3], CORPUS[3:], [0.1, 0.9, 0.4], similarity_fn_names=["cosine", "euclidean"]
-    ),
-    "EmbeddingSimilarityEvaluator main": lambda e: e(
-        CORPUS[:3], CORPUS[3:], [0.1, 0.9, 0.4], main_similarity="manhattan", name="dev", truncate_dim=8
-    ),
-    "BinaryClassificationEvaluator": lambda e: e(CORPUS[:3], CORPUS[3:], [1, 0, 1], name="dev"),
-    "TripletEvaluator": lambda e: e(QUERIES, CORPUS[:3], CORPUS[3:], name="dev"),
-    "InformationRetrievalEvaluator": lambda e: e(
-        dict(enumerate(QUERIES)), dict(zip("abcdef", CORPUS, strict=True)), {0: {"a"}, 1: {"b", "e"}, 2: {"c"}},
-        name="ir", accuracy_at_k=[1, 3], precision_recall_at_k=[1, 3], map_at_k=[5],
-    ),
-    "RerankingEvaluator": lambda e: e(
-        [{"query": QUERIES[0], "positive": CORPUS[:1], "negative": CORPUS[1:]}], at_k=3, name="rerank"
-    ),
-    "ParaphraseMiningEvaluator": lambda e: e(
-        dict(zip("abcdef", CORPUS, strict=True)), duplicates_list=[("b", "e"), ("c", "f")], name="mine"
-    ),
-    "TranslationEvaluator": lambda e: e(CORPUS[:3], CORPUS[3:], name="de"),
-    "MSEEvaluator": lambda e: e(CORPUS[:3], CORPUS[3:], teacher_model=Teacher(), name="en-de"),
-}  # fmt: skip
-
-
 def measure_both(models: list[Any], make: Any, **options: Any) -> list[tuple[dict[str, float], str]]:
     """The metrics and the primary one of an evaluator that ``make`` makes of their module and of ours."""
     kinds = [module(NAMES[0], "sentence_transformer.evaluation"), module(NAMES[1], "evaluation")]
-    evaluators = [make(each) for each in kinds]
+    evaluators = [make(kind) for kind in kinds]
     return [(one(model, **options), one.primary_metric) for one, model in zip(evaluators, models, strict=True)]
-
-
-@pytest.mark.parametrize("name", EVALUATIONS)
-def test_evaluators(name: str, models: list[Any], tmp_path: Path) -> None:
-    (expected, primary), (metrics, named) = measure_both(
-        models, lambda kinds: EVALUATIONS[name](getattr(kinds, name.split()[0])), output_path=str(tmp_path)
-    )
-    assert primary == named == next(iter(metrics))
-    expected = {key: value for key, value in expected.items() if not key.endswith("mcc")}  # Which are not here.
-    check_equal({key: metrics[key] for key in expected}, expected)
-    assert list(tmp_path.glob("*results.csv"))
 
 
 def nanobeir(root: Path, *more: str) -> Path:
@@ -232,27 +186,20 @@ def test_losses(name: str, columns: int, labels: Any, arguments: dict[str, Any])
     torch.testing.assert_close(value, expected.to(value.dtype), atol=1e-5, rtol=1e-5)
 
 
-def test_other_losses() -> None:
+def test_settings_of_losses() -> None:
     model = Fixed()
     cached = losses.CachedMultipleNegativesRankingLoss(model, mini_batch_size=4)
     assert losses.trainer_settings(losses.MatryoshkaLoss(model, cached, [8, 4]))["chunk_tokens"] == 64
     assert losses.SoftmaxLoss(model, 8, 3, concatenation_sent_multiplication=True).concatenation[-1] == "u*v"
     assert losses.SoftmaxLoss(model=model, sentence_embedding_dimension=8, num_labels=3).classes == 3
-    guided = losses.GISTEmbedLoss(model, model, contrast_anchors=False, contrast_positives=False)
+    guided = losses.CachedGISTEmbedLoss(model, guide=model, margin_strategy="relative", contrast_positives=False)
     assert losses.trainer_settings(guided)["guide"] is model
-    assert guided.temperature == 0.01
-    for name in ("CachedMultipleNegativesSymmetricRankingLoss",):
-        assert getattr(losses, name)(model).symmetric
-    cached = losses.CachedGISTEmbedLoss(model, guide=model, margin_strategy="relative", contrast_positives=False)
-    assert (cached.contrast, cached.relative_margin) == (("anchor-anchor",), True)
-    assert losses.CoSENTLoss(model, scale=10, similarity_fct=ours.util.pairwise_cos_sim).temperature == 0.1
+    assert (guided.temperature, guided.contrast, guided.relative_margin) == (0.01, ("anchor-anchor",), True)
     assert losses.MultipleNegativesRankingLoss(model, similarity_fct=ours.util.dot_score).similarity == "dot"
     with pytest.raises(ValueError, match="only 'cosine' is supported; write a loss of your own"):
         losses.CoSENTLoss(model, similarity_fct=ours.util.pairwise_dot_score)
     with pytest.raises(ValueError, match=r"directions=\('doc_to_doc',\), partition_mode='joint': pass 'joint', with"):
         losses.MultipleNegativesRankingLoss(model, directions=("doc_to_doc",))
-    distilled = losses.DistillKLDivLoss(model, temperature=2.0, student_temperature=0.5)
-    assert (distilled.temperature, distilled.teacher_temperature) == (0.5, 2.0)
     with pytest.raises(TypeError, match="takes model, scale"):
         losses.CoSENTLoss(model, temperature=2)
 
@@ -266,43 +213,6 @@ ROWS = {
 def same_weights(first: Any, second: Any) -> bool:
     one, other = first.state_dict(), second.state_dict()
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
-
-
-def test_trainer(folder: Path, tmp_path: Path) -> None:
-    datasets = pytest.importorskip("datasets")
-    data = datasets.Dataset.from_dict(ROWS)
-    model = ours.SentenceTransformer(folder, device="cpu")
-    args = ours.SentenceTransformerTrainingArguments(
-        output_dir=str(tmp_path),
-        num_train_epochs=4,
-        per_device_train_batch_size=4,
-        learning_rate=1e-3,
-        warmup_ratio=0.1,
-        batch_sampler=ours.training_args.BatchSamplers.NO_DUPLICATES,
-        eval_strategy="epoch",
-        save_strategy="epoch",
-        logging_steps=1,
-        report_to="none",
-        run_name="test",
-    )
-    loss = losses.MultipleNegativesRankingLoss(model)
-    evaluator = ours.evaluation.TripletEvaluator(ROWS["anchor"], ROWS["positive"], ROWS["anchor"][::-1], name="dev")
-    trainer = ours.SentenceTransformerTrainer(
-        model=model, args=args, train_dataset=data, loss=loss, evaluator=evaluator
-    )
-    trainer.train()
-    values = [line["loss"] for line in trainer.state.log_history if "loss" in line]
-    assert values[-1] < values[0]
-    assert trainer.state.global_step == 8
-    own = sbert.SentenceEncoder(folder, device="cpu")
-    config = sbert.TrainingConfig(
-        epochs=4, batch_size=4, learning_rate=1e-3, warmup=0, weight_decay=0.0, seed=42, sampler="no_duplicates",
-        schedule=lambda done: done * 8 if done < 1 / 8 else (1 - done) * 8 / 7,
-    )  # fmt: skip
-    sbert.Trainer(own, rows(), sbert.losses.MultipleNegativesRankingLoss(), config).fit()
-    assert same_weights(model, own)
-    trainer.save_model(str(tmp_path / "saved"))
-    check_equal(ours.SentenceTransformer(str(tmp_path / "saved"), device="cpu").encode(CORPUS), model.encode(CORPUS))
 
 
 def test_trainer_of_labels(folder: Path, tmp_path: Path) -> None:
@@ -338,44 +248,6 @@ def test_encode_takes_their_arguments(folder: Path) -> None:
         sbert.SentenceEncoder(folder, device="cpu").encode(CORPUS, precision="int8")
 
 
-def test_trainers_take_classes_of_losses_and_stop_early(folder: Path) -> None:
-    from transformers import EarlyStoppingCallback
-
-    datasets = pytest.importorskip("datasets")
-    data = datasets.Dataset.from_dict(ROWS)
-    model = ours.SentenceTransformer(folder, device="cpu")
-    args = ours.SentenceTransformerTrainingArguments(
-        max_steps=20, eval_strategy="steps", eval_steps=1, metric_for_best_model="evaluator"
-    )
-    scores = iter([0.5, 0.6, 0.61, 0.62, 0.9])
-    trainer = ours.SentenceTransformerTrainer(
-        model,
-        args,
-        data,
-        loss=losses.MultipleNegativesRankingLoss,
-        evaluator=lambda _: next(scores),
-        callbacks=[EarlyStoppingCallback(early_stopping_patience=2, early_stopping_threshold=0.05)],
-        tokenizer=model.tokenizer,
-    )
-    assert type(trainer.loss).__name__ == "MultipleNegativesRankingLoss"
-    assert trainer.train().global_step == 4  # 0.61 and 0.62 gain too little.
-
-
-def test_data_sets_by_name_with_prompts(folder: Path) -> None:
-    datasets = pytest.importorskip("datasets")
-    model = ours.SentenceTransformer(folder, device="cpu")
-    args = ours.SentenceTransformerTrainingArguments(
-        max_steps=2,
-        per_device_train_batch_size=4,
-        gradient_checkpointing=True,
-        bf16=True,
-        prompts={"anchor": "a ", "positive": "the "},
-    )
-    data = datasets.DatasetDict({key: datasets.Dataset.from_dict(ROWS) for key in ("one", "two")})
-    loss = losses.MatryoshkaLoss(model, losses.MultipleNegativesRankingLoss(model), [16, 8])
-    assert ours.SentenceTransformerTrainer(model, args, data, loss=loss).train().global_step == 2
-
-
 def test_scripts_run_unchanged_after_install(folder: Path, tmp_path: Path) -> None:
     script = f"""
 from sbert.integrations.sentence_transformers import install
@@ -409,12 +281,8 @@ def test_arguments() -> None:
     assert arguments("out").per_device_train_batch_size == 8
     with pytest.raises(TypeError, match="did you mean 'learning_rate'"):
         arguments("out", learning_rat=1)
-    with pytest.raises(ValueError, match="lr_scheduler_type='greedy' is unknown"):
-        arguments("out", lr_scheduler_type="greedy")
     with pytest.raises(ValueError, match="report_to='wandb': only 'none' is supported"):
         arguments("out", report_to="wandb")
-    with pytest.raises(TypeError, match="callbacks"):
-        ours.SentenceTransformerTrainer("model", loss=sum, callbacks=[1])
 
 
 def rows() -> list[tuple[str, str]]:
@@ -452,30 +320,6 @@ def test_old_fit_of_a_cross_encoder(tmp_path: Path) -> None:
     first.save(str(tmp_path / "saved"), safe_serialization=True)
     for name in ("fitted", "saved"):
         assert same_weights(first, ours.CrossEncoder(str(tmp_path / name), device="cpu"))
-
-
-@pytest.mark.parametrize(
-    ("options", "own"),
-    [
-        ({"optimizer_class": torch.optim.SGD, "optimizer_params": {"lr": 0.1, "momentum": 0.9}}, {"momentum": 0.9}),
-        ({"optimizer_class": torch.optim.SGD, "optimizer_params": {"lr": 0.1}}, {}),
-        ({"optimizer_params": {"lr": 0.1, "betas": (0.5, 0.9)}}, {"betas": (0.5, 0.9)}),
-    ],
-)
-def test_old_fit_takes_optimizers(folder: Path, options: dict[str, Any], own: dict[str, Any]) -> None:
-    """With the rate that is given, or that of the class; AdamW without them would give other weights."""
-    models = [ours.SentenceTransformer(folder, device="cpu") for _ in range(3)]
-    for model, given in zip(models, (options, {"optimizer_params": {"lr": 0.1}}), strict=False):
-        loader = ours.datasets.NoDuplicatesDataLoader([ours.InputExample(texts=row) for row in rows()], batch_size=4)
-        model.fit([(loader, losses.MultipleNegativesRankingLoss(model))], epochs=2, warmup_steps=0, **given)
-    kind = options.get("optimizer_class", torch.optim.AdamW)
-    config = sbert.TrainingConfig(
-        steps=4, batch_size=4, warmup=0, learning_rate=0.1, seed=42, sampler="no_duplicates",
-        optimizer=lambda groups: kind(groups, **own),
-    )  # fmt: skip
-    sbert.Trainer(models[2], rows(), sbert.losses.MultipleNegativesRankingLoss(), config).fit()
-    assert same_weights(models[0], models[2])
-    assert not same_weights(models[0], models[1])
 
 
 def make_trainer(folder: Path, *, optimizer: Any = None, data: Any = None, **options: Any) -> Any:
@@ -549,21 +393,6 @@ def test_a_loss_of_other_batches_is_named(folder: Path) -> None:
     trainer.loss = losses.TripletLoss(trainer.model)
     trainer.train_dataset = trainer.eval_dataset = [(*row, "other") for row in rows()]
     assert trainer.trainer()  # Its rows are independent of each other.
-
-
-def test_a_trainer_with_methods_of_its_own() -> None:
-    """What would never be called is an error, and other methods are not."""
-
-    class Named(ours.SentenceTransformerTrainer):
-        def describe(self) -> str:
-            return "mine"
-
-    assert Named("model", loss=sum).describe() == "mine"
-    with pytest.raises(TypeError, match=r"Weighted\.compute_loss is never called here; instead: loss=, which may"):
-
-        class Weighted(ours.SentenceTransformerTrainer):
-            def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False) -> Any:
-                return 0
 
 
 def test_values_that_were_not_used_are_errors(models: list[Any]) -> None:

@@ -21,6 +21,7 @@ from tests import pairs, small
 peer = pytest.importorskip("sentence_transformers")
 pytestmark = pytest.mark.filterwarnings("ignore")  # Old names warn there, and truncated texts here.
 
+NAMED = "sbert.integrations.sentence_transformers"
 OURS = {"plain": "sbert", "refused": "sbert"}
 GIVEN: dict[str, Any] = {
     "texts": [
@@ -45,17 +46,23 @@ GIVEN: dict[str, Any] = {
     "scores": [0.9, 0.7, 0.2, 0.8, 0.5, 0.1],
     "centred": lambda vectors: vectors - vectors.mean(0),
 }
-# Those whose results differ, as the guide says.
-DIFFERENT = {"pairwise_angle_sim"}
+
+
+IMPORTS = """import copy, io, json, os, pickle, torch
+import numpy as np
+from pathlib import Path
+from sentence_transformers import CrossEncoder, SentenceTransformer, models, util
+"""
 
 
 class Snippet(NamedTuple):
-    """A piece: its table and group, its name, and the code."""
+    """A piece: its table and group, its name, the code, and the reason if it is different or not here."""
 
     table: str
     group: str
     name: str
     code: str
+    reason: str = ""
 
 
 def read_snippets() -> Iterator[Snippet]:
@@ -68,18 +75,15 @@ def read_snippets() -> Iterator[Snippet]:
             name, _, body = piece.partition("\n")
             (code,) = re.findall(r"```python\n(.*?)```", body, re.DOTALL)
             yield Snippet(table, group, name, start + code)
+        for line in re.findall(r"```text\n(.*?)```", heading, re.DOTALL)[0].splitlines() if not pieces else ():
+            shown, _, reason = line.partition("  # ")
+            *before, value = shown.split("; ")
+            yield Snippet(table, group, shown, IMPORTS + "\n".join([*before, f"result = {value}"]), reason)
 
 
-def params(refused: bool) -> list[Any]:
-    chosen = [piece for piece in read_snippets() if (piece.table == "refused") == refused]
-    return [
-        pytest.param(
-            piece,
-            id=f"{piece.group}: {piece.name}",
-            marks=[] if refused or piece.group == "encode(sentences)" else [pytest.mark.slow],
-        )
-        for piece in chosen
-    ]
+def pieces_of(*tables: str) -> Any:
+    chosen = [piece for piece in read_snippets() if piece.table in tables]
+    return pytest.mark.parametrize("piece", chosen, ids=lambda piece: f"{piece.group}: {piece.name}")
 
 
 @pytest.fixture(scope="module")
@@ -104,28 +108,33 @@ def load(kind: type, folder: str) -> Any:
 def run(piece: Snippet, library: str, folders: dict[str, str], new: Path) -> Any:
     """The result of a piece with a library."""
     kind = SentenceEncoder if library == "sbert" else importlib.import_module(library).SentenceTransformer
-    known: dict[str, Any] = {"SentenceTransformer": kind, "new": str(new), **folders, **copy.deepcopy(GIVEN)}
+    names: dict[str, Any] = {"SentenceTransformer": kind, "new": str(new), **folders, **copy.deepcopy(GIVEN)}
     if re.search(r"\bmodel\b", piece.code):
-        known["model"] = copy.deepcopy(load(kind, folders["folder"]))
+        names["model"] = copy.deepcopy(load(kind, folders["folder"]))
     torch.manual_seed(0)
-    exec(piece.code.replace("from sentence_transformers", f"from {library}"), known)
-    return known.get("result")
+    exec(piece.code.replace("from sentence_transformers", f"from {library}"), names)
+    return names.get("result")
 
 
-def check_equal(found: Any, expected: Any) -> None:
-    """Raise unless two results have the same keys, texts and whole numbers, and nearly the same other numbers."""
+def check_equal(found: Any, expected: Any, strict: bool = False) -> None:
+    """Raise unless two results have the same keys, texts and whole numbers, and nearly the same other numbers.
+
+    With ``strict``, arrays and tensors have the same types and dtypes.
+    """
     if isinstance(expected, dict):
         assert set(found) == set(expected)
         found, expected = [found[name] for name in expected], list(expected.values())
     if isinstance(expected, (list, tuple)):
         assert len(found) == len(expected)
         for one, other in zip(found, expected, strict=True):
-            check_equal(one, other)
-    elif isinstance(expected, (str, bool, int)):
-        assert found == expected
+            check_equal(one, other, strict)
+    elif isinstance(expected, (np.ndarray, torch.Tensor, float)):
+        if strict and not isinstance(expected, float):
+            assert (type(found), found.dtype) == (type(expected), expected.dtype)
+        first, second = (torch.as_tensor(value).detach().double() for value in (found, expected))
+        torch.testing.assert_close(first, second, atol=1e-5, rtol=1e-4 if strict else 0)
     else:
-        first, second = (np.asarray(torch.as_tensor(value).detach()) for value in (found, expected))
-        np.testing.assert_allclose(first, second, atol=1e-5, rtol=0)
+        assert found == expected
 
 
 @pytest.fixture(autouse=True)
@@ -138,25 +147,30 @@ def without_network(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-# Most are slow together, not alone: in all 130 pieces, each with a model of two libraries.
-@pytest.mark.parametrize("piece", params(refused=False))
+@pieces_of("plain", "scripts", "slow", "lines")
 def test_a_call_gives_what_it_gives_in_sentence_transformers(
     piece: Snippet, folders: dict[str, str], tmp_path: Path
 ) -> None:
     """What a call returns; after training, the vectors of the model."""
-    ours = OURS.get(piece.table, "sbert.integrations.sentence_transformers")
     expected = run(piece, "sentence_transformers", folders, tmp_path / "theirs")
-    assert expected is not None
-    if piece.name in DIFFERENT:
-        with pytest.raises(Exception):  # noqa: B017, PT011
-            check_equal(run(piece, ours, folders, tmp_path / "ours"), expected)
-    else:
-        check_equal(run(piece, ours, folders, tmp_path / "ours"), expected)
+    assert expected is not None or piece.table == "lines"
+    check_equal(run(piece, OURS.get(piece.table, NAMED), folders, tmp_path / "ours"), expected, piece.table == "lines")
 
 
-@pytest.mark.parametrize("piece", params(refused=True))
+@pieces_of("different")
+def test_what_is_different_is_so_on_purpose(piece: Snippet, folders: dict[str, str], tmp_path: Path) -> None:
+    expected = run(piece, "sentence_transformers", folders, tmp_path / "theirs")
+    assert run(piece, NAMED, folders, tmp_path / "ours") != expected
+
+
+@pieces_of("refused", "not here")
 def test_what_is_not_here_raises_and_does_not_do_something_else(
     piece: Snippet, folders: dict[str, str], tmp_path: Path
 ) -> None:
-    with pytest.raises((TypeError, ValueError, AttributeError, ImportError)):
-        run(piece, "sbert", folders, tmp_path / "new")
+    with pytest.raises((TypeError, ValueError, AttributeError, ImportError), match=piece.reason):
+        run(piece, OURS.get(piece.table, NAMED), folders, tmp_path / "new")
+
+
+def test_no_habit_is_lost() -> None:
+    """Lines of scripts that use a ``SentenceTransformer`` object."""
+    assert sum(piece.table in ("lines", "different", "not here") for piece in read_snippets()) == 123

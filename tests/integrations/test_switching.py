@@ -6,8 +6,6 @@ import ast
 import importlib
 import inspect
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from fnmatch import fnmatchcase
 from operator import attrgetter
@@ -224,18 +222,7 @@ def test_other_arguments_of_training_are_taken_at_their_default_alone() -> None:
             settings(**{name: "other"})
 
 
-CHOICES = [
-    "optim",
-    "lr_scheduler_type",
-    "batch_sampler",
-    "multi_dataset_batch_sampler",
-    "eval_strategy",
-    "save_strategy",
-    "logging_strategy",
-]
-
-
-@pytest.mark.parametrize("name", CHOICES)
+@pytest.mark.parametrize("name", training._CHOICES)
 def test_values_that_are_unknown_are_named(name: str) -> None:
     args = training.SentenceTransformerTrainingArguments()
     for value in ("other", {"data": "random"}, DataLoader):
@@ -353,20 +340,6 @@ def test_what_the_package_of_their_names_lacks_is_an_error_with_the_words_of_the
             exec(f"from {modules[0].__name__} import {name}", {})
     with pytest.raises(AttributeError, match="no attribute 'unknown'"):
         _ = modules[0].unknown
-
-
-@pytest.mark.slow  # Only another process can leave out docstrings, and it compiles torch's modules again.
-def test_messages_and_guide_stand_without_docstrings() -> None:
-    """As ``python -OO`` leaves them out."""
-    code = (
-        "from sbert.integrations import switching\n"
-        "import sbert.integrations.sentence_transformers.models as models\n"
-        "assert 'BoW' in switching.__doc__\n"
-        "try: models.BoW\n"
-        "except AttributeError as error: assert 'little used' in str(error)\n"
-        "else: raise SystemExit('no error')"
-    )
-    assert subprocess.run([sys.executable, "-OO", "-c", code], check=False).returncode == 0
 
 
 def test_the_guide_has_a_table_per_section() -> None:

@@ -304,18 +304,6 @@ def test_old_fit_takes_schedulers(kind: str, calm: Path, tmp_path: Path) -> None
         model.fit(objective, epoch=1)
 
 
-def test_parts_of_cross_encoders_have_their_names(tmp_path: Path) -> None:
-    folder = str(pairs.folder(tmp_path / "scorer"))
-    model = ours.CrossEncoder(folder, num_labels=1, max_length=32, device="cpu")
-    assert model.model is model.auto_model
-    assert (model.config.num_labels, model.num_labels, model.max_length) == (1, 1, 32)
-    assert model.tokenizer("a")["input_ids"]
-    before = model.predict(("a", "b"))
-    assert isinstance(model.default_activation_function, nn.Sigmoid)
-    model.default_activation_function = nn.Identity()
-    assert torch.tensor(model.predict(("a", "b"))).sigmoid().item() == pytest.approx(before, abs=1e-6)
-
-
 def test_data_of_model_cards_changes_nothing(folder: Path) -> None:
     model = ours.SentenceTransformer(folder, device="cpu", model_card_data={"license": "mit"})
     assert (model.encode("a fox") == ours.SentenceTransformer(folder, device="cpu").encode("a fox")).all()

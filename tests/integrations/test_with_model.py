@@ -16,11 +16,9 @@ from torch.utils.data import DataLoader
 from sbert import losses
 from sbert.integrations.sentence_transformers import (
     SentenceTransformer,
-    SentenceTransformerTrainer,
     readers,
     with_model,
 )
-from sbert.integrations.sentence_transformers.training import SentenceTransformerTrainingArguments
 from sbert.losses.signature import Signature
 from sbert.training import TrainingBatch, backward
 from tests import small
@@ -136,41 +134,6 @@ def test_denoising_is_theirs(models: list[Any], folder: Path, tie: bool) -> None
         other.zero_grad(), models[1].zero_grad(), mine.zero_grad()
 
 
-def train(model: Any, loss: Any, rows: Any) -> tuple[float, float]:
-    from datasets import Dataset
-
-    data = Dataset.from_list([{f"sentence_{i}": text for i, text in enumerate(row)} for row in rows])
-    args = SentenceTransformerTrainingArguments(
-        per_device_train_batch_size=6, max_steps=12, learning_rate=1e-3, logging_steps=1, save_strategy="no",
-        warmup_steps=0, disable_tqdm=True,
-    )  # fmt: skip
-    trainer = SentenceTransformerTrainer(model, args, data, loss=loss)
-    trainer.train()
-    values = [line["loss"] for line in trainer.state.log_history if "loss" in line]
-    return values[0], values[-1]
-
-
-RANKING = losses.MultipleNegativesRankingLoss()
-LOSSES: dict[str, Any] = {
-    "tension": (with_model.ContrastiveTensionLoss, [*PAIRS[:3], *((text, text) for text, _ in PAIRS[3:])]),
-    "in batch": (with_model.ContrastiveTensionLossInBatchNegatives, [(text,) for text, _ in PAIRS]),
-    "denoising": (with_model.DenoisingAutoEncoderLoss, PAIRS),
-    "layers": (lambda model: with_model.AdaptiveLayerLoss(model, RANKING), PAIRS),
-    "layers and dimensions": (lambda model: with_model.Matryoshka2dLoss(model, RANKING, [16, 8]), PAIRS),
-}
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", LOSSES)
-def test_training_lowers_the_loss(folder: Path, name: str) -> None:
-    torch.manual_seed(0)
-    make, rows = LOSSES[name]
-    model = SentenceTransformer(str(folder), device="cpu")
-    first, last = train(model, make(model), rows)
-    assert last < 0.95 * first
-    assert model.encode(TEXTS[:2]).shape == (2, 16)
-
-
 @pytest.mark.filterwarnings("ignore")
 def test_old_fit(folder: Path) -> None:
     model = SentenceTransformer(str(folder), device="cpu")
@@ -196,7 +159,6 @@ def test_noise() -> None:
     assert all(set(noisy.split()) <= set(text.split()) and noisy for noisy, text in rows)
     left = sum(len(noisy.split()) for noisy, _ in rows) / sum(len(text.split()) for _, text in rows)
     assert 0.38 < left < 0.46  # A text with no word left has one again.
-    assert data.delete("") == ""
 
 
 def test_errors(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
