@@ -1,4 +1,4 @@
-"""The site of guides and API: rendered from the docstrings, and checked for broken references and dead links.
+"""The site of guides and API: rendered by pdoc from the docstrings, and checked for broken references and dead links.
 
 ``python -m tests.project.render_site FOLDER`` writes it to a folder.
 """
@@ -6,24 +6,28 @@
 from __future__ import annotations
 
 import ast
-import json
 import re
-import shutil
 import sys
+import textwrap
+import warnings
 from html.parser import HTMLParser
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote, urldefrag, urlsplit
 
-import sbert
 from tests.project.code_lines import PACKAGE
-from tests.project.site_pages import API, GUIDES, TEMPLATES, Site, first_page, style
 
-# A page that is larger takes a second on a slow network.
-LARGEST = 200_000
-# Names in docstrings that are to exist: "sbert.search.Index".
+# One page each, in the order of the README: the guide of a package, then its public names.
+PAGES = (
+    "sbert", "sbert.pipeline", "sbert.vector_files", "sbert.search", "sbert.chunking", "sbert.training", "sbert.losses",
+    "sbert.evaluation", "sbert.data", "sbert.modules", "sbert.functional", "sbert.saving", "sbert.saving.export",
+    "sbert.backends", "sbert.visualization", "sbert.integrations", "sbert.integrations.switching", "sbert.cli",
+)  # fmt: skip
+# Names in docstrings that have to exist: "sbert.search.Index".
 _REFERENCE = re.compile(r"``(sbert(?:\.\w+)+)(?:\(.*?\))?``", re.DOTALL)
+_INNER_LINK = re.compile(r'<a href="#(\w[\w.]*)">([^<]*)</a>')
+# Sections in which no names are explained, which pdoc does not know.
+_SECTION = re.compile(r"^(?P<name>Shape|References|Example):\n(?P<text>(?:[ \t]+.+\n?|\n)+)", re.MULTILINE)
 
 
 def broken(package: Path = PACKAGE) -> list[str]:
@@ -66,9 +70,9 @@ class _Page(HTMLParser):
         self.feed(path.read_text(encoding="utf-8"))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = {name: value for name, value in attrs if value is not None}
-        self.names |= {given["id"]} if "id" in given else set()
-        self.links |= {given[name] for name in ("href", "src") if name in given}
+        values = {name: value for name, value in attrs if value is not None}
+        self.names |= {values["id"]} if "id" in values else set()
+        self.links |= {values[name] for name in ("href", "src") if name in values}
 
 
 def dead_links(folder: Path) -> list[str]:
@@ -84,69 +88,41 @@ def dead_links(folder: Path) -> list[str]:
     return dead
 
 
-def outside(folder: Path) -> list[str]:
-    """What pages load from other servers."""
-    loads = re.compile(r'<(?:script|img|link|iframe)\b[^>]*?(?:src|href)="((?:https?:)?//[^"]*)"')
-    pages = {path: loads.findall(path.read_text(encoding="utf-8")) for path in sorted(folder.rglob("*.html"))}
-    return [f"{path.relative_to(folder)}: loads {link}" for path, links in pages.items() for link in links]
+def _as_heading(section: re.Match[str]) -> str:
+    lines = textwrap.dedent(section["text"]).splitlines()
+    listed = [f"- {line}" if line[:1].strip() and section["name"] == "References" else line for line in lines]
+    return "\n".join([f"###### {section['name']}", "", *listed, ""])
 
 
-def read_entries(folder: Path) -> list[dict[str, Any]]:
-    """What the search of a site looks through."""
-    text = (folder / "entries.js").read_text(encoding="utf-8")
-    entries: list[dict[str, Any]] = json.loads(text.partition("=")[2].rpartition(";")[0])
-    return entries
+def render(folder: Path) -> list[str]:
+    """Write the site, and return what is wrong with it."""
+    from pdoc import doc, docstrings, render
+    from torch import nn
 
-
-def dead_entries(folder: Path) -> list[str]:
-    """Results of the search, those of other words for it among them, that lead nowhere."""
-    names = {path.relative_to(folder).as_posix(): _Page(path).names for path in folder.rglob("*.html")}
-    targets = [(entry, *urldefrag(entry["url"])) for entry in read_entries(folder)]
-    wrong = [entry for entry, path, name in targets if name not in names.get(path, ())]
-    return [f"the search for {entry['name']} leads to {entry['url']}, which does not exist" for entry in wrong]
-
-
-def unwieldy(folder: Path) -> list[str]:
-    """Pages that are too large, or have no heading of the first level, or several."""
-    wrong = []
-    for path in [*folder.glob("*.html"), *folder.glob("guide/*.html"), *folder.glob("api/*.html")]:
-        size, headings = path.stat().st_size, path.read_text(encoding="utf-8").count("<h1")
-        wrong += [f"{path.relative_to(folder)}: {size:,} bytes are more than {LARGEST:,}"] if size > LARGEST else []
-        wrong += [f"{path.relative_to(folder)}: {headings} headings of the first level"] if headings != 1 else []
-    return wrong
-
-
-def render(folder: Path, pictures: bool = True) -> list[str]:
-    """Write the site, with or without the pictures of the guides, and return what is wrong with it."""
-    import jinja2
-
-    from tests.project import site_pictures
-
-    site = Site()
-    drawn = site_pictures.draw(folder / "pictures") if pictures else {}
-    guides = [site.guide(package, drawn.get(package, "")) for package in GUIDES]
-    api = [*(site.reference(package) for package in sorted(API)), site.type_page(), site.command_page()]
-    pages = [first_page(drawn.get("index", "")), *guides, *api]
-    environment = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True)
-    template = environment.get_template("page.html.jinja2")
-    neighbours = list(zip([None, *guides], guides, [*guides[1:], None], strict=False))
-    for page in pages:
-        path = folder / page.path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        root = "../" * page.path.count("/")
-        html = template.render(
-            page=page, guides=guides, api=api, neighbours=neighbours, root=root, version=sbert.__version__
-        )
-        path.write_text(html, encoding="utf-8")
-    entries = json.dumps(list(site.search_entries(pages)), ensure_ascii=False, indent=0)
-    (folder / "entries.js").write_text(f"const ENTRIES = {entries};\n", encoding="utf-8")
-    (folder / "style.css").write_text(style(), encoding="utf-8")
-    shutil.copy(TEMPLATES / "search.js", folder)
-    return broken() + dead_links(folder) + outside(folder) + dead_entries(folder) + unwieldy(folder)
+    nn.Module.forward.__doc__ = ""  # Of torch, for every loss and module.
+    read_google = docstrings.google
+    docstrings.google = lambda docstring: read_google(_SECTION.sub(_as_heading, docstring))
+    render.configure(docformat="google", show_source=False, footer_text="sbert")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Of adapters whose packages are not installed.
+            pages = {name: doc.Module(import_module(name)) for name in PAGES}
+            for name, page in pages.items():
+                path = folder / f"{name.replace('.', '/')}.html"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                html = render.html_module(page, pages)
+                # Of attributes that have no entry of their own.
+                html = _INNER_LINK.sub(lambda link, html=html: link[0] if f'id="{link[1]}"' in html else link[2], html)
+                path.write_text(html, encoding="utf-8")
+            (folder / "index.html").write_text(render.html_index(pages), encoding="utf-8")
+            (folder / "search.js").write_text(render.search_index(pages), encoding="utf-8")
+    finally:
+        docstrings.google = read_google
+    return broken() + dead_links(folder)
 
 
 def main() -> int:
-    """The number of problems, all of which are printed."""
+    """Whether there are problems, all of which are printed."""
     if len(sys.argv) != 2:
         sys.exit(__doc__)
     problems = render(Path(sys.argv[1]))
