@@ -187,10 +187,9 @@ class TokenBatch(Ragged):
     Args:
         types: Which text of its pair each token belongs to, 0 or 1; None for single texts, and for models that do
             not ask for it.
-        routes: Index of the route of each text; None for the default route, and for models without a ``Router``.
 
     Shape:
-        ids, types: (tokens,) int64. offsets: (rows + 1,). prompt_tokens, routes: (rows,).
+        ids, types: (tokens,) int64. offsets: (rows + 1,). prompt_tokens: (rows,).
 
     Example:
         >>> batch = TokenBatch.from_rows([[101, 7592, 102], [101, 102]])
@@ -202,7 +201,6 @@ class TokenBatch(Ragged):
     """
 
     types: Tensor | None = None
-    routes: Tensor | None = None
 
     @property
     def ids(self) -> Tensor:
@@ -222,12 +220,6 @@ class TokenBatch(Ragged):
         offsets = F.pad(lengths.cumsum(0), (1, 0))
         prompt = None if prompt_tokens is None else lengths.clamp(max=prompt_tokens)
         return cls(ids, offsets, max(map(len, rows), default=0), prompt)
-
-    def select(self, rows: Tensor) -> TokenBatch:
-        """The single texts for which ``rows``, (rows,) bool, is true, in their order and without their routes."""
-        offsets = F.pad(self.lengths[rows].cumsum(0), (1, 0))
-        prompt = None if self.prompt_tokens is None else self.prompt_tokens[rows]
-        return TokenBatch(self.ids[rows[self.row_of_token]], offsets, prompt_tokens=prompt)
 
     def embeddings(self, values: Tensor) -> TokenEmbeddings:
         """Combine token vectors, (tokens, dim), with the row structure of this batch."""

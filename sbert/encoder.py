@@ -25,7 +25,6 @@ from sbert.inputs.devices import adapt_half_precision, check_device, default_dev
 from sbert.inputs.prompts import ROLES, with_role_prompt
 from sbert.inputs.texts import rows_of
 from sbert.modules import Router, Transformer
-from sbert.modules.router import first_modules
 from sbert.modules.tokenizer import ReadsText
 from sbert.pipeline.encode import encode_texts
 from sbert.pipeline.model import EncoderMethods, choose_prompt, loading_options, set_up
@@ -95,8 +94,6 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
     """
 
     is_cross_encoder: ClassVar[bool] = False
-    # Of what ``route`` returns: the model, and the name of the route.
-    route_of: tuple[SentenceEncoder, str | None]
 
     @with_aliases
     def __init__(
@@ -130,10 +127,8 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
                 given = f"SentenceEncoder() was given {', '.join(type(module).__name__ for module in modules)}"
                 remedy = "pass the name or folder of a model, or modules one by one, as SentenceEncoder(first, second)"
                 raise TypeError(f"{given}; {remedy}; a list is passed as modules=")
-        for first in first_modules(chain):
-            if not isinstance(first, ReadsText):
-                raise TypeError(f"{type(first).__name__}, the first module, does not tokenize text; use a Transformer")
         super().__init__(*chain)
+        self._encoders: dict[str, SentenceEncoder] = {}  # Of the routes.
         if choose_backend(backend) == "plain":
             for module in self.modules():
                 if isinstance(module, Transformer):
@@ -149,9 +144,20 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
         self._warned_of: str | None = None
         self.to(device=check_device(device or default_device()), dtype=weights_dtype)
         adapt_half_precision(self, self.device)
-        if folder is not None and not fit_together(chain):  # What loads can encode.
+        if folder is None:
+            self._check_first_modules()
+        elif not fit_together(chain):  # What loads can encode.
             with reading(folder, "modules that work together"):
-                output_dims(self, self.device)
+                self._check_first_modules()
+                self.get_sentence_embedding_dimension()
+
+    def _check_first_modules(self) -> None:
+        for encoder in self.encoders:
+            if not isinstance(first := encoder[0], ReadsText):
+                raise TypeError(f"{type(first).__name__}, the first module, does not tokenize text; use a Transformer")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_encoders": {}}
 
     def _repr_html_(self) -> str:
         """What notebooks display: the modules and the settings of ``encode``."""
@@ -170,10 +176,17 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
     @property
     def routes(self) -> tuple[str, ...]:
         """The names of the routes, if there is a ``Router`` among the modules."""
-        return next((tuple(each.routes) for each in self._modules.values() if isinstance(each, Router)), ())
+        return next((tuple(module.routes) for module in self._modules.values() if isinstance(module, Router)), ())
+
+    @property
+    def encoders(self) -> list[SentenceEncoder]:
+        """The encoders of the routes; without a ``Router``, the model itself."""
+        return [self.route(name) for name in self.routes] or [self]
 
     def route(self, name: str | None = None) -> SentenceEncoder:
-        """The encoder of one route, which shares the modules and the settings; without a ``Router``, the model itself.
+        """The encoder of one route; without a ``Router``, the model itself.
+
+        It is the same object in every call, shares the modules, and has the settings that the model has now.
 
         Args:
             name: The route. Default: the default route of the ``Router``.
@@ -182,23 +195,27 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
             ValueError: If there is no such route, or no default route.
         """
         if not self.routes:
-            _, own = getattr(self, "route_of", (None, None))
-            if name is not None and (name not in ROLES or (own in ROLES and own != name)):
-                what = f"is the encoder of the route {own!r}" if own else "has no Router"
-                raise ValueError(f"there is no route {name!r}: the model {what}; leave task= or route= out")
+            if name not in (None, *ROLES):
+                raise ValueError(f"there is no route {name!r}: the model has no Router; leave task= or route= out")
             return self
         chain: list[Any] = []
         for module in self._modules.values():
-            chain += module.choose(name) if isinstance(module, Router) else [module]
-        own = copy.copy(self)
-        own._modules = {str(number): module for number, module in enumerate(chain)}
-        own._reference, own.route_of = None, (self, name)
-        return own
+            if isinstance(module, Router):
+                name = module.find_route(name)
+                chain += module.routes[name]
+            else:
+                chain.append(module)
+        encoder = self._encoders.setdefault(name, copy.copy(self))
+        modules = encoder._modules
+        if list(modules.values()) != chain:
+            modules = {str(number): module for number, module in enumerate(chain)}
+        vars(encoder).update({**vars(self), "_modules": modules, "_encoders": {}, "_reference": None})
+        return encoder
 
     @property
     def _reader(self) -> Any:
         first: Any = next(iter(self._modules.values()))  # ``self[0]`` takes twenty times as long.
-        return first.choose(first.default_route or self.routes[0])[0] if isinstance(first, Router) else first
+        return first.routes[first.default_route or self.routes[0]][0] if isinstance(first, Router) else first
 
     @property
     def tokenizer(self) -> Any:
@@ -233,8 +250,11 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
 
     def get_sentence_embedding_dimension(self) -> int:
         """Dimension of the vectors that ``encode`` returns."""
-        dim = output_dims(self, self.device)[-1]
-        return dim if self.truncate_dim is None else min(dim, self.truncate_dim)
+        dims = [output_dims(encoder, self.device)[-1] for encoder in self.encoders]
+        if len(set(dims)) > 1:
+            listed = ", ".join(f"{route}: {dim}" for route, dim in zip(self.routes, dims, strict=True))
+            raise ValueError(f"the routes give vectors of different dimensions ({listed}); add a Dense to one of them")
+        return dims[0] if self.truncate_dim is None else min(dims[0], self.truncate_dim)
 
     # ------------------------------------------------------------------------------------------------- encode
 
@@ -247,16 +267,8 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
         if not isinstance(value, TokenBatch):
             kind = type(value).__name__
             raise TypeError(f"the model was called with a {kind}; pass texts to encode(), or, model.tokenize(texts)")
-        if value.routes is None:
-            output: Tensor | TokenEmbeddings = super().forward(value)  # type: ignore[no-untyped-call]
-            return output
-        parts, rows = [], []
-        for number in set(value.routes.tolist()):
-            chosen = value.routes == number  # (rows,)
-            own: Any = super(SentenceEncoder, self.route(self.routes[number]))
-            parts.append(own.forward(value.select(chosen)))  # Not a call of it: the hooks of the model have run.
-            rows.append(chosen.nonzero()[:, 0])
-        return torch.cat(parts)[torch.cat(rows).argsort()]
+        output: Tensor | TokenEmbeddings = super().forward(value)  # type: ignore[no-untyped-call]
+        return output
 
     def tokenize(self, sentences: Iterable[str], prompt: str = "") -> TokenBatch:
         """Tokenize sentences to one batch, for calling the encoder with a gradient.
@@ -268,14 +280,9 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
         texts = list(rows_of(sentences))
         return self.tokens(texts, prompt).batch(np.arange(len(texts)))
 
-    def tokens(
-        self, texts: Sequence[str], prompt: str = "", max_length: int | None = None, route: str | None = None
-    ) -> Tokens:
-        """Token ids of texts behind a prompt, from which a trainer takes its batches."""
-        tokens = tokenize(self.route(route)._reader, texts, prompt, max_length)
-        if route is None or not self.routes:
-            return tokens
-        return replace(tokens, routes=np.full(len(texts), self.routes.index(route)))
+    def tokens(self, texts: Sequence[str], prompt: str = "", max_length: int | None = None) -> Tokens:
+        """Token ids of texts after a prompt, from which a trainer takes its batches."""
+        return tokenize(self._reader, texts, prompt, max_length)
 
     @as_encode
     @with_aliases
@@ -555,7 +562,7 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
             recorded = self.write(folder, name, Path(path), merge_adapters)
             if not create_model_card:
                 (folder / "README.md").unlink(missing_ok=True)
-        reasons = differences([*self, *(module for name in self.routes for module in self.route(name))])
+        reasons = differences([module for encoder in self.encoders for module in encoder])
         if reasons is not None and reasons != self._warned_of:
             warn(f"not every program reads this model as it is: {reasons}")
         self._warned_of = reasons
@@ -574,15 +581,19 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
         token = adapters_alone.set(not merge_adapters)
         try:
             with evaluating(self):
-                write_folder(folder, self, output_dims(self, self.device), name, path, recorded)
+                dims = {
+                    module: dim
+                    for encoder in self.encoders
+                    for module, dim in zip(list(encoder)[1:], output_dims(encoder, self.device), strict=False)
+                }
+                write_folder(folder, self, dims, name, path, recorded)
         finally:
             adapters_alone.reset(token)
         return recorded
 
     def _reference_vectors(self, texts: list[str]) -> npt.NDArray[np.float32]:
         """Vectors of texts without a prompt, computed in the dtype of the weights; those of routes side by side."""
-        models = [self.route(name) for name in self.routes] or [self]
-        jobs = [Encoding(model, EncodeSettings(plain=True)) for model in models]
+        jobs = [Encoding(encoder, EncodeSettings(plain=True)) for encoder in self.encoders]
         return np.concatenate([encode_texts(job, texts, quiet=True) for job in jobs], 1)
 
     @property

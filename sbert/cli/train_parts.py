@@ -137,7 +137,7 @@ def make_loss(loss: Any, model: Any, classes: int) -> Any:
     if kind in (losses.SoftmaxLoss, losses.CrossEntropyLoss):
         parameters.setdefault("classes", classes)
     if kind is losses.SoftmaxLoss:
-        parameters.setdefault("dim", output_dims(model, model.device)[-1])
+        parameters.setdefault("dim", output_dims(model.encoders[0], model.device)[-1])
     if kind is losses.SquaredErrorLoss:
         parameters.setdefault("activation", model.activation)
     return call(kind, *pairs, **parameters)

@@ -41,7 +41,7 @@ class Router(nn.Module):
     def __init__(self, routes: Mapping[str, Iterable[nn.Module]], default_route: str | None = None) -> None:
         super().__init__()
         self.routes = nn.ModuleDict({name: nn.Sequential(*modules) for name, modules in routes.items()})
-        if not routes or not all(any(True for _ in chain.children()) for chain in self.routes.values()):
+        if not routes or not all(map(len, self.routes.values())):  # type: ignore[arg-type]
             raise ValueError("a route has no modules; pass routes={'query': [...], 'document': [...]}")
         if wrong := [name for name in routes if not name.replace("-", "_").isidentifier()]:
             raise ValueError(f"the route {wrong[0]!r} is not a name; use letters, digits, _ and -")
@@ -49,30 +49,23 @@ class Router(nn.Module):
             check_choice("default_route", default_route, list(self.routes))
         self.default_route: str | None = default_route
 
-    def choose(self, route: str | None = None) -> nn.Sequential:
-        """The modules of a route; by default, of the default route.
+    def find_route(self, name: str | None = None) -> str:
+        """The name of a route; by default, of the default route.
 
         Raises:
             ValueError: If there is no such route, or no default route.
         """
-        name = self.default_route if route is None else route
+        name = self.default_route if name is None else name
         if name is None or name not in self.routes:
-            known = ", ".join(map(repr, self.routes))
-            given = "there is no default route" if name is None else f"there is no route {name!r}"
+            reason = "there is no default route" if name is None else f"there is no route {name!r}"
             raise ValueError(
-                f"{given}, and the model has {known}; call encode_query or encode_document, or pass task= or route="
+                f"{reason}, and the model has {', '.join(map(repr, self.routes))}; call encode_query or"
+                " encode_document, or pass task= or route="
             )
-        modules: nn.Sequential = self.routes[name]  # type: ignore[assignment]
-        return modules
+        return name
 
     def forward(self, value: Any) -> Any:
-        return self.choose()(value)
+        return self.routes[self.find_route()](value)
 
     def extra_repr(self) -> str:
         return f"default_route={self.default_route!r}"
-
-
-def first_modules(modules: Iterable[nn.Module]) -> list[nn.Module]:
-    """The modules that read the texts: the first one or, of a Router, the first one of each route."""
-    first = next(iter(modules))
-    return [next(iter(route)) for route in first.routes.values()] if isinstance(first, Router) else [first]  # type: ignore[call-overload]

@@ -108,10 +108,10 @@ class Pool(AbstractContextManager["Pool"]):
             ValueError: If the workers do not have the weights of the model.
         """
         # The workers have the whole of a model with routes.
-        whole, route = (model, None) if self.model is model else getattr(model, "route_of", (model, None))
-        if self.model is not whole:
+        route = next((name for name in getattr(self.model, "routes", ()) if self.model.route(name) is model), None)
+        if self.model is not model and route is None:
             raise ValueError("the pool was made for another model; make one with pool() of this model")
-        if self._version != snapshot(whole).version():
+        if self._version != snapshot(self.model).version():
             raise ValueError("the weights have changed since the pool was made; make a new one")
         return partial(self._execute, check_positive("chunk_size", chunk_size), route, set[str]())
 

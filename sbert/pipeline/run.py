@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import accumulate
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,6 @@ from sbert.backends import CallSettings, InferenceCall, snapshot
 from sbert.batch import Ragged, TokenBatch, TokenEmbeddings
 from sbert.functional import directions, truncate
 from sbert.inputs.devices import adapt_half_precision, default_batch_tokens, default_windows, inference_dtype
-from sbert.modules import Router
 from sbert.pipeline.batching import Indices, plan, prefetch, windows
 from sbert.pipeline.progress import Report, TextTooLargeError
 from sbert.pipeline.self_check import check_once
@@ -36,75 +34,71 @@ Results = Iterator[tuple[Indices, Any]]
 _PATIENCE = 64
 _DEFAULTS = EncodeSettings()
 _lock = threading.RLock()
-# For each model: the threads of the running calls, and the modules that were in training mode before them.
-_calls: dict[nn.Module, tuple[list[int], list[nn.Module]]] = {}
+# The thread of each running call and the modules that it keeps in eval mode; and the number of calls for each of these.
+_calls: list[tuple[int, list[nn.Module]]] = []
+_paused: dict[nn.Module, int] = {}
 
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Eval mode without gradient. The last of several threads to leave restores the modes of the modules.
+    """Eval mode without gradient. The last of several threads to leave restores the mode of each module.
 
-    If each thread restored the modes that it found, one thread could enable dropout while another one encodes.
+    If each thread restored the modes that it found, one thread could enable dropout while another one encodes. Models
+    may share modules, as the encoders of routes do, so calls are counted for each module.
     """
-    thread = threading.get_ident()
-    shared, _ = getattr(model, "route_of", (model, None))  # The encoders of one route share its modules.
+    modules = [model, *snapshot(model).below]
     with _lock:
-        threads, paused = _calls.setdefault(shared, ([], []))
-        threads.append(thread)
-        if training := list(filter(attrgetter("training"), [model, *snapshot(shared).below])):
-            paused += training
-            _set_mode(training, mode=False)
+        paused = [module for module in modules if module.training or (_paused and module in _paused)]
+        for module in paused:
+            _paused[module] = _paused.get(module, 0) + 1
+            _set_mode(module, training=False)
+        call = threading.get_ident(), paused
+        _calls.append(call)
     try:
         with torch.no_grad():
             yield
     finally:
         with _lock:
-            threads.remove(thread)
-            if not threads and (paused := _calls.pop(shared)[1]):
-                _set_mode(paused, mode=True)
+            _end(call)
 
 
-def _set_mode(modules: list[nn.Module], mode: bool) -> None:
-    for module in modules:
-        if isinstance(module, torch.jit.ScriptModule):
-            module.training = mode
-        else:
-            vars(module)["training"] = mode  # As an attribute it takes fifty times as long.
+def _end(call: tuple[int, list[nn.Module]]) -> None:
+    _calls.remove(call)
+    for module in call[1]:
+        _paused[module] -= 1
+        if not _paused[module]:
+            del _paused[module]
+            _set_mode(module, training=True)
+
+
+def _set_mode(module: nn.Module, training: bool) -> None:
+    if isinstance(module, torch.jit.ScriptModule):
+        module.training = training
+    else:
+        vars(module)["training"] = training  # As an attribute it takes fifty times as long.
 
 
 def _forget_others() -> None:
     """In a forked child, end the calls of threads that do not exist there, one of which may have held the lock."""
     global _lock
     _lock = threading.RLock()
-    for model, (threads, _) in list(_calls.items()):
-        threads[:] = [thread for thread in threads if thread == threading.get_ident()]
-        if not threads:
-            _set_mode(_calls.pop(model)[1], mode=True)
+    for call in [call for call in _calls if call[0] != threading.get_ident()]:
+        _end(call)
 
 
 in_child(_forget_others)
 
 
-def outputs(model: Any, device: torch.device, route: str | None = None) -> list[Any]:
+def outputs(model: Any, device: torch.device) -> list[Any]:
     """Output of each module for one text: the only way to know it for modules of the caller's own."""
-    chain = [module.choose(route) if isinstance(module, Router) else module for module in model]
-    batch = TokenBatch.from_rows(model.route(route)._reader.tokenize(["a"])).to(device)
+    batch = TokenBatch.from_rows(model[0].tokenize(["a"])).to(device)
     with evaluating(model):
-        return list(accumulate(chain, lambda output, module: module(output), initial=batch))[1:]
+        return list(accumulate(model, lambda output, module: module(output), initial=batch))[1:]
 
 
 def output_dims(model: Any, device: torch.device) -> list[int]:
-    """Dimension of the output of each module.
-
-    Raises:
-        ValueError: If the routes of the model give vectors of different dimensions.
-    """
-    by_route = [outputs(model, device, route) for route in model.routes or (None,)]
-    dims = [[(value.values if isinstance(value, Ragged) else value).shape[-1] for value in row] for row in by_route]
-    if len({row[-1] for row in dims}) > 1:
-        listed = ", ".join(f"{route}: {row[-1]}" for route, row in zip(model.routes, dims, strict=True))
-        raise ValueError(f"the routes give vectors of different dimensions ({listed}); add a Dense to one of them")
-    return dims[0]
+    """Dimension of the output of each module."""
+    return [(value.values if isinstance(value, Ragged) else value).shape[-1] for value in outputs(model, device)]
 
 
 class MemoryLimit:

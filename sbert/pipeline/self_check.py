@@ -36,10 +36,10 @@ _lock = Lock()
 
 
 class _Checked:
-    """Devices, dtypes and routes in which a model was checked."""
+    """Devices and dtypes in which a model was checked."""
 
     def __init__(self) -> None:
-        self.known: set[tuple[torch.device, torch.dtype, str | None]] = set()
+        self.known: set[tuple[torch.device, torch.dtype]] = set()
 
 
 def check_once(job: Any, evaluating: Callable[[Any], AbstractContextManager[None]]) -> None:
@@ -49,8 +49,7 @@ def check_once(job: Any, evaluating: Callable[[Any], AbstractContextManager[None
         job: The ``Encoding`` of the call.
         evaluating: The context of a model in eval mode.
     """
-    model, route = getattr(job.model, "route_of", (job.model, None))  # Each call has an encoder of the route.
-    key, known = (job.device, job.inference.settings.dtype, route), state_of(model, _Checked).known
+    key, known = (job.device, job.inference.settings.dtype), state_of(job.model, _Checked).known
     if key not in known:
         with _lock:
             if key not in known:

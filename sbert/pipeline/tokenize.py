@@ -35,11 +35,10 @@ class Tokens:
         prompt_tokens: Number of leading tokens of each text that belong to its prompt; None without prompts.
         types: Which text of its pair each token belongs to; None for single texts, and if the model does not use it.
         unreadable: Whether each text consists mostly of unknown tokens: see ``TokenKinds``.
-        routes: Index of the route of each text; None without routes.
 
     Shape:
         ids, types: (tokens,) int32. offsets: (texts + 1,) int64. truncated, unreadable: (texts,) bool.
-        prompt_tokens, routes: (texts,).
+        prompt_tokens: (texts,).
     """
 
     ids: npt.NDArray[np.int32]
@@ -48,19 +47,16 @@ class Tokens:
     prompt_tokens: npt.NDArray[np.int64] | None = None
     types: npt.NDArray[np.int32] | None = None
     unreadable: npt.NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, bool))
-    routes: npt.NDArray[np.int64] | None = None
 
     @classmethod
     def join(cls, parts: Sequence[Tokens]) -> Tokens:
-        """Concatenate the tokens of texts with different prompts, or routes."""
-        routes = [part.routes for part in parts if part.routes is not None]
+        """Concatenate the tokens of texts with different prompts."""
         return cls(
             np.concatenate([part.ids for part in parts]),
             np.cumsum([0, *(length for part in parts for length in part.lengths)]),
             np.concatenate([part.truncated for part in parts]),
             np.concatenate([np.zeros_like(p.lengths) if p.prompt_tokens is None else p.prompt_tokens for p in parts]),
             unreadable=np.concatenate([part.unreadable for part in parts]),
-            routes=np.concatenate(routes) if routes else None,
         )
 
     @property
@@ -85,7 +81,6 @@ class Tokens:
             int(lengths.max(initial=0)),
             None if prompt is None else torch.from_numpy(np.minimum(lengths, prompt[rows])),
             None if types is None else torch.from_numpy(types[positions].astype(np.int64)),
-            None if self.routes is None else torch.from_numpy(self.routes[rows]),
         )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,6 @@ from torch import nn
 
 from sbert.functional import SIMILARITIES
 from sbert.modules import Dense, Normalize, Pooling, Router, StaticEmbedding, Transformer
-from sbert.modules.router import first_modules
-from sbert.modules.tokenizer import ReadsText
 from sbert.saving.codecs import Arguments, ReadOptions, find_class, find_codec, type_name
 from sbert.saving.format import CARD, MODULES, POOLING_KEYS, REFERENCE, SETTINGS, EncoderSettings
 from sbert.saving.model_card import encoder_card
@@ -117,9 +115,6 @@ def _read_modules(folder: Path, options: ReadOptions) -> list[nn.Module]:
                 raise UnreadableError(path, f"names the weights in {where} twice")
             with_weights.add(where.resolve())
         modules.append(module if options.dtype is None else module.to(options.dtype))
-    for first in first_modules(modules):
-        if not isinstance(first, ReadsText):
-            raise UnreadableError(path, f"begins with a {type(first).__name__}, which reads no text")
     return modules
 
 
@@ -167,7 +162,7 @@ def fit_together(modules: Sequence[nn.Module]) -> bool:
 def write_folder(
     folder: Path,
     model: Any,
-    output_dims: Sequence[int],
+    input_dims: Mapping[nn.Module, int],
     name: str | None,
     path: Path,
     reference: Reference,
@@ -177,19 +172,18 @@ def write_folder(
     Args:
         folder: The folder, which must exist.
         model: The encoder.
-        output_dims: Dimension of the output of each module.
+        input_dims: Dimension of the input of each module after the first, also of those of a Router.
         name: Name of the model, for its card.
         path: Where the folder will be, for its card.
         reference: Texts with their vectors, for ``verify``.
     """
-    entries, input_dim = [], 0
-    for index, (module, output_dim) in enumerate(zip(model, output_dims, strict=True)):
+    entries = []
+    for index, module in enumerate(model):
         kind = type(module)
         where = "" if kind in (Transformer, Router) and index == 0 else f"{index}_{kind.__name__}"
         (folder / where).mkdir(exist_ok=True)
-        find_codec(kind).write(module, folder / where, input_dim)
+        find_codec(kind).write(module, folder / where, input_dims)
         entries.append({"idx": index, "name": str(index), "path": where, "type": type_name(kind)})
-        input_dim = output_dim
     write_json(folder / MODULES, entries)
     truncation = {} if model.truncate_dim is None else {"truncate_dim": model.truncate_dim}
     write_settings(folder, "SentenceTransformer", model, similarity_fn_name=model.similarity_fn_name, **truncation)

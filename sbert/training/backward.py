@@ -33,9 +33,10 @@ class TrainingBatch:
     """A tokenized batch: the unique texts of this rank's rows, and the labels of the rows of all ranks.
 
     Args:
-        tokens: Tokens of the unique texts.
+        tokens: Tokens of the unique texts, those of one route after those of another.
         columns: For each row of this rank and each column, the index of its text among the unique texts.
         rows: Number of rows of all ranks.
+        routes: The route of texts and their number, for each; None for the model itself.
         extras: What the loss takes beside its columns, for the rows of all ranks: ``labels``, ``texts`` (an id for
             each text, equal for equal texts), ``guide`` (vectors of another model) and row data, by name.
 
@@ -47,6 +48,7 @@ class TrainingBatch:
     tokens: Tokens
     columns: Tensor
     rows: int
+    routes: list[tuple[str | None, int]]
     extras: dict[str, Any]
 
     @classmethod
@@ -97,7 +99,7 @@ class TrainingBatch:
         rows = texts[ranks.rank :: ranks.world] or texts[:1]
         none = [None] * len(prompts)
         heads = list(zip(prompts, max_lengths or none, routes or none, strict=True))
-        tokens, positions = _tokenize(model, rows, heads, deduplicate)
+        tokens, positions, parts = _tokenize(model, rows, heads, deduplicate)
         warn_of_unreadable(int(tokens.unreadable.sum()), len(tokens.unreadable), model._warned, "training texts")
         extras: dict[str, Any] = dict(row_data)
         if labels is not None:
@@ -110,7 +112,7 @@ class TrainingBatch:
         own = mask[ranks.rank :: ranks.world]
         columns = np.zeros_like(own, np.int64)  # Padding is the first text.
         columns[own] = positions[: own.sum()]
-        return cls(tokens, torch.from_numpy(columns), len(texts), extras)
+        return cls(tokens, torch.from_numpy(columns), len(texts), parts, extras)
 
     def to(self, device: torch.device) -> TrainingBatch:
         """Move the columns and extras to a device; the tokens are moved later, chunk by chunk."""
@@ -124,8 +126,8 @@ class TrainingBatch:
 
 def _tokenize(
     model: Any, rows: Sequence[tuple[Any, ...]], heads: list[_Head], deduplicate: bool
-) -> tuple[Tokens, npt.NDArray[np.int64]]:
-    """The tokens of the unique texts of rows, and for each text of the rows its index among them.
+) -> tuple[Tokens, npt.NDArray[np.int64], list[tuple[str | None, int]]]:
+    """The tokens of the unique texts of rows, for each text of the rows its index among them, and their routes.
 
     Texts are tokenized together that have the same prompt, maximum length and route, their head.
     """
@@ -139,15 +141,17 @@ def _tokenize(
             number = seen.count((head, text)) if deduplicate else len(group)
             seen.append((head, text))
             slots.append((head, group.setdefault((text, number), len(group))))
-    parts, starts, start = [], {}, 0
-    for head, group in groups.items():
-        # A cross-encoder takes no maximum length, and no route.
-        more = {name: value for name, value in zip(("max_length", "route"), head[1:], strict=True) if value}
-        parts.append(model.tokens(list(map(itemgetter(0), group)), head[0], **more))
+    parts, starts, start, counts = [], {}, 0, dict[str | None, int]()
+    for head, group in sorted(groups.items(), key=lambda item: item[0][2] or ""):
+        prompt, length, route = head
+        encoder = model if route is None else model.route(route)
+        more = {} if length is None else {"max_length": length}  # A cross-encoder takes none.
+        parts.append(encoder.tokens(list(map(itemgetter(0), group)), prompt, **more))
         starts[head] = start
         start += len(group)
+        counts[route] = counts.get(route, 0) + len(group)
     positions = np.array([starts[head] + place for head, place in slots])
-    return parts[0] if len(parts) == 1 else Tokens.join(parts), positions
+    return parts[0] if len(parts) == 1 else Tokens.join(parts), positions, list(counts.items())
 
 
 def _text_id(text: str) -> int:
@@ -211,15 +215,15 @@ def backward(
         torch.Size([])
     """
     device = batch.columns.device
-    chunks, position = _plan(batch, chunk_tokens)
+    chunks, encoders, position = _plan(model, loss, batch, chunk_tokens)
     if not replicated:
         # FSDP needs all ranks in every forward pass: a rank with fewer chunks adds chunks whose vectors are not used.
-        chunks += [np.zeros(1, np.int64)] * (ranks.all_max(len(chunks), device) - len(chunks))
+        more = ranks.all_max(len(chunks), device) - len(chunks)
+        chunks, encoders = chunks + [np.zeros(1, np.int64)] * more, encoders + encoders[:1] * more
     cached = cached and len(chunks) > 1
     autocast = torch.autocast(device.type, dtype) if dtype != torch.float32 else nullcontext()
-    run = _encoder(model, loss)
 
-    def encode(rows: npt.NDArray[np.int64]) -> Tensor:
+    def encode(run: Callable[..., Tensor], rows: npt.NDArray[np.int64]) -> Tensor:
         with autocast:
             result = run(batch.tokens.batch(rows).to(device))
         return result.float() if result.dtype.itemsize < 4 else result
@@ -229,9 +233,9 @@ def backward(
     outputs: list[Tensor | None] = []
     leaf = torch.empty(0)
     with torch.set_grad_enabled(not cached):
-        for start, rows in zip(np.cumsum([0, *sizes]).tolist(), chunks, strict=False):
+        for start, run, rows in zip(np.cumsum([0, *sizes]).tolist(), encoders, chunks, strict=False):
             states.append(get_random_state(device) if cached else [])
-            part = encode(rows)
+            part = encode(run, rows)
             if start == 0:  # One tensor for all chunks, since many small ones would fragment memory.
                 leaf = part.detach().new_empty(sum(sizes), part.shape[1])  # (texts, dim)
             leaf[start : start + len(part)] = part.detach()
@@ -248,11 +252,13 @@ def backward(
         gradient *= ranks.world
     passes: list[AbstractContextManager[object]] = [*[nullcontext()] * (len(chunks) - 1), last_pass or nullcontext()]
     parts = torch.split(gradient, sizes)
-    for rows, state, output, of_chunk, context in zip(chunks, states, outputs, parts, passes, strict=True):
+    for run, rows, state, output, of_chunk, context in zip(
+        encoders, chunks, states, outputs, parts, passes, strict=True
+    ):
         if output is None:
             present = get_random_state(device)
             set_random_state(state, device)
-            output = encode(rows)
+            output = encode(run, rows)
             set_random_state(present, device)
         if output.requires_grad:
             with context:
@@ -260,16 +266,24 @@ def backward(
     return value.detach()
 
 
-def _encoder(model: nn.Module, loss: Any) -> Callable[..., Tensor]:
-    """What turns tokens into vectors: the model, or a loss's own ``encode(model, batch)``."""
-    return partial(loss.encode, model) if hasattr(loss, "encode") else model
+def _plan(
+    model: Any, loss: Any, batch: TrainingBatch, chunk_tokens: int | None
+) -> tuple[list[npt.NDArray[np.int64]], list[Callable[..., Tensor]], Tensor]:
+    """The texts of each chunk, what encodes it, and the position of each text in all chunks together, (texts,).
 
-
-def _plan(batch: TrainingBatch, chunk_tokens: int | None) -> tuple[list[npt.NDArray[np.int64]], Tensor]:
-    """The texts of each chunk, and the position of each text in all chunks together, (texts,)."""
-    device = batch.columns.device
-    chunks = plan(batch.tokens.lengths, chunk_tokens or default_batch_tokens(device))
-    return chunks, torch.from_numpy(np.argsort(np.concatenate(chunks))).to(device)
+    A chunk is encoded by the model, by the encoder of its route, or by the ``encode(model, batch)`` of the loss.
+    """
+    device, lengths = batch.columns.device, batch.tokens.lengths
+    chunks: list[npt.NDArray[np.int64]] = []
+    encoders: list[Callable[..., Tensor]] = []
+    start = 0
+    for route, count in batch.routes:
+        encoder = model if route is None else model.route(route)
+        parts = plan(lengths[start : start + count], chunk_tokens or default_batch_tokens(device))
+        chunks += [start + rows for rows in parts]
+        encoders += [partial(loss.encode, encoder) if hasattr(loss, "encode") else encoder] * len(parts)
+        start += count
+    return chunks, encoders, torch.from_numpy(np.argsort(np.concatenate(chunks))).to(device)
 
 
 @torch.no_grad()
@@ -277,9 +291,9 @@ def compute_loss(
     model: nn.Module, loss: Callable[..., Tensor], batch: TrainingBatch, chunk_tokens: int | None
 ) -> float:
     """The loss of a batch on one rank, without a gradient; the arguments are those of ``backward``."""
-    chunks, position = _plan(batch, chunk_tokens)
-    run = _encoder(model, loss)
-    parts = [run(batch.tokens.batch(rows).to(batch.columns.device)).float() for rows in chunks]
+    chunks, encoders, position = _plan(model, loss, batch, chunk_tokens)
+    inputs = (batch.tokens.batch(rows).to(batch.columns.device) for rows in chunks)
+    parts = [encoder(tokens).float() for encoder, tokens in zip(encoders, inputs, strict=True)]
     return float(loss(*torch.cat(parts)[position[batch.columns]].unbind(1), **batch.extras))
 
 

@@ -25,7 +25,6 @@ from sbert.evaluation.evaluator import Evaluate, Evaluator
 from sbert.inputs.arguments import warn
 from sbert.pipeline.batching import prefetch
 from sbert.pipeline.run import evaluating
-from sbert.pipeline.tokenize import Tokens
 from sbert.storage.files import is_out_of_memory, one_line
 from sbert.training import checkpoint
 from sbert.training.backward import backward, get_random_state, set_random_state
@@ -140,9 +139,9 @@ class Run:
             ranks.broadcast([*model.parameters(), *model.buffers(), *self.weights.heads.parameters()])
             with evaluating(model), torch.enable_grad():
                 (row,) = next(iter(self.batches.datasets.values())).rows.head.inputs([0])
-                routes = [{"route": name} for name in getattr(model, "routes", ())] or [{}]
-                tokens = Tokens.join([model.tokens(row, **route) for route in routes])
-                output: Tensor = model(tokens.batch(np.arange(len(tokens.lengths))).to(model.device))
+                encoders = [model] if model.is_cross_encoder else model.encoders
+                batches = [encoder.tokens(row).batch(np.arange(1)).to(model.device) for encoder in encoders]
+                output = torch.cat([encoder(batch) for encoder, batch in zip(encoders, batches, strict=True)])
             if not self.config.sharded:
                 return sort_unused_first(model.parameters(), output, ranks)
         shard(model, ranks)

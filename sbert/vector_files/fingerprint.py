@@ -30,7 +30,7 @@ def digest_of_model(model: Any) -> str:
     """
     digest = hashlib.sha256()
     if model.routes:
-        digest.update("".join(f"{name} {digest_of_model(model.route(name))} " for name in model.routes).encode())
+        digest.update(" ".join([*model.routes, *map(digest_of_model, model.encoders)]).encode())
         return digest.hexdigest()
     for name, module in model.named_modules():
         digest.update(f"{name} {type(module).__name__} {_settings(module)}".encode())

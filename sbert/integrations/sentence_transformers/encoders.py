@@ -142,7 +142,7 @@ class SentenceTransformer(SentenceEncoder):
 
     def _fit_dim(self, dim: int | None) -> int | None:
         """The dimension, or that of the vectors if it is beyond it."""
-        return min(dim, output_dims(self, self.device)[-1]) if dim else dim
+        return min(dim, output_dims(self.encoders[0], self.device)[-1]) if dim else dim
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> Tensor:  # type: ignore[override]
         """The similarity of each row of one and each of the other: (rows, rows)."""

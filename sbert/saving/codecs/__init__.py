@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import accumulate
+from collections.abc import Mapping
 from pathlib import Path
 
-import torch
 from torch import nn
 
-from sbert.batch import Ragged, TokenBatch
 from sbert.modules import Router, Transformer
 from sbert.modules.registry import REGISTERED
-from sbert.modules.tokenizer import ReadsText
 from sbert.saving.codecs.codec import Arguments, Codec, ReadOptions, make_codec, user_settings
 from sbert.saving.codecs.layer_codecs import LAYER_CODECS
 from sbert.saving.codecs.transformer_codec import TRANSFORMER_CODEC
@@ -41,29 +37,19 @@ def _read_router(folder: Path, options: ReadOptions) -> Router:
         return Router({route: [modules[name] for name in names] for route, names in structure.items()}, default)
 
 
-def _write_router(router: Router, folder: Path, input_dim: int) -> None:
+def _write_router(router: Router, folder: Path, input_dims: Mapping[nn.Module, int]) -> None:
     names: dict[nn.Module, str] = {}  # A module of several routes is written once.
     structure: dict[str, list[str]] = {}
-    for route in router.routes:
-        chain = router.choose(route)
-        for number, (module, dim) in enumerate(zip(chain, _input_dims(chain, input_dim), strict=False)):
+    for route, chain in router.routes.items():
+        for number, module in enumerate(chain):  # type: ignore[arg-type]
             if module not in names:
                 names[module] = f"{route}_{number}_{type(module).__name__}"
                 (folder / names[module]).mkdir()
-                find_codec(type(module)).write(module, folder / names[module], dim)
-        structure[route] = [names[module] for module in chain]
+                find_codec(type(module)).write(module, folder / names[module], input_dims)
+        structure[route] = [names[module] for module in chain]  # type: ignore[union-attr]
     types = {name: type_name(type(module)) for module, name in names.items()}
     parameters = {"default_route": router.default_route, "allow_empty_key": router.default_route is not None}
     write_json(folder / ROUTER_CONFIG, {"types": types, "structure": structure, "parameters": parameters})
-
-
-def _input_dims(chain: nn.Sequential, dim: int) -> Iterator[int]:
-    """The dimension of the input of each module, where that of the first is ``dim``."""
-    if not isinstance(first := chain[0], ReadsText):
-        return iter([dim] * len(chain))
-    batch = TokenBatch.from_rows(first.tokenize(["a"])).to(next(chain.parameters(), torch.empty(0)).device)
-    values = accumulate(chain, lambda value, module: module(value), initial=batch)
-    return ((value.values if isinstance(value, Ragged) else value).shape[-1] for value in values)
 
 
 _BUILT_IN: dict[type[nn.Module], Codec] = {

@@ -37,17 +37,17 @@ class Codec(NamedTuple):
 
     Args:
         read: Called with the module's folder and the options; returns the module.
-        write: Called with the module, its empty folder and the dimension of the module's input.
+        write: Called with the module, its empty folder and the dimension of the input of each module of the encoder.
     """
 
     read: Callable[[Path, ReadOptions], nn.Module]
-    write: Callable[[Any, Path, int], None]
+    write: Callable[[Any, Path, Mapping[nn.Module, int]], None]
 
 
 def make_codec(
     kind: type[nn.Module],
     arguments: Callable[[JsonObject], dict[str, Any]],
-    settings: Callable[[Any, int], dict[str, Any]],
+    settings: Callable[[Any, Mapping[nn.Module, int]], dict[str, Any]],
     file: str = "config.json",
 ) -> Codec:
     """The codec of a class whose folders hold a file of settings and, if there are any, weights.
@@ -55,7 +55,7 @@ def make_codec(
     Args:
         kind: The class.
         arguments: Arguments of ``kind`` from the settings.
-        settings: Settings from a module and the dimension of its input.
+        settings: Settings from a module and the dimension of the input of each module of the encoder.
         file: Name of the file.
     """
 
@@ -63,8 +63,8 @@ def make_codec(
         config = read_object(folder / file)
         return _construct(folder, kind, arguments(config), config.path)
 
-    def write(module: nn.Module, folder: Path, input_dim: int) -> None:
-        write_json(folder / file, settings(module, input_dim))
+    def write(module: nn.Module, folder: Path, input_dims: Mapping[nn.Module, int]) -> None:
+        write_json(folder / file, settings(module, input_dims))
         if state := module.state_dict():
             write_weights(state, folder)
 
@@ -86,7 +86,7 @@ def _construct(folder: Path, kind: type[nn.Module], arguments: dict[str, Any], p
     return module
 
 
-def user_settings(module: nn.Module, _: int) -> dict[str, Any]:
+def user_settings(module: nn.Module, _: object) -> dict[str, Any]:
     """The settings of a module of a class that a user has defined: its arguments, in the attribute ``config``."""
     kind = type(module)
     check_name(kind)

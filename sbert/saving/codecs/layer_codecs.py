@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +31,13 @@ def _pooling_arguments(config: JsonObject) -> dict[str, Any]:
     return {"mode": modes, "include_prompt": config.field("include_prompt", bool, True)}
 
 
-def _pooling_settings(module: Pooling, input_dim: int) -> dict[str, Any]:
+def _pooling_settings(module: Pooling, input_dims: Mapping[nn.Module, int]) -> dict[str, Any]:
     # The flags express neither an order nor registered modes. The list is read since sentence-transformers 5.4.
     in_order_of_flags = [mode for mode in POOLING_KEYS.values() if mode in module.modes]
     foreign_names = {ours: theirs for theirs, ours in POOLING_NAMES.items()}
     modes = [foreign_names.get(mode, mode) for mode in module.modes]
     return {
-        "word_embedding_dimension": input_dim,
+        "word_embedding_dimension": input_dims[module],
         **{key: mode in module.modes for key, mode in POOLING_KEYS.items()},
         **({} if list(module.modes) == in_order_of_flags else {"pooling_mode": modes}),
         "include_prompt": module.include_prompt,
@@ -61,7 +62,7 @@ def _dense_arguments(config: JsonObject) -> dict[str, Any]:
     }
 
 
-def _dense_settings(module: Dense, _: int) -> dict[str, Any]:
+def _dense_settings(module: Dense, _: object) -> dict[str, Any]:
     activation = type(module.activation_function)
     return {
         "in_features": module.linear.in_features,
@@ -90,7 +91,7 @@ def _lstm_arguments(config: JsonObject) -> dict[str, Any]:
     }
 
 
-def _lstm_settings(module: LSTM, _: int) -> dict[str, Any]:
+def _lstm_settings(module: LSTM, _: object) -> dict[str, Any]:
     return {
         "word_embedding_dimension": module.encoder.input_size,
         "hidden_dim": module.encoder.hidden_size,
@@ -132,7 +133,7 @@ def _read_static(folder: Path, options: ReadOptions) -> StaticEmbedding:
     return module
 
 
-def _write_static(module: StaticEmbedding, folder: Path, _: int) -> None:
+def _write_static(module: StaticEmbedding, folder: Path, _: object) -> None:
     # Other libraries apply the truncation in the file; this one does not.
     tokenizer = type(module.tokenizer).from_str(module.tokenizer.to_str())
     tokenizer.no_truncation()
@@ -166,7 +167,7 @@ def _read_words(folder: Path, _: ReadOptions) -> WordEmbeddings:
     )
 
 
-def _write_words(module: WordEmbeddings, folder: Path, _: int) -> None:
+def _write_words(module: WordEmbeddings, folder: Path, _: object) -> None:
     config = {
         "tokenizer_class": f"{THEIRS}models.tokenizer.WhitespaceTokenizer.WhitespaceTokenizer",
         "update_embeddings": module.embedding.weight.requires_grad,

@@ -115,7 +115,7 @@ def _check(config: JsonObject) -> None:
         warn(f"{config.path}: unknown keys {', '.join(unknown)} ignored")
 
 
-def _write(module: Transformer, folder: Path, _: int) -> None:
+def _write(module: Transformer, folder: Path, _: object) -> None:
     limit = module.max_seq_length
     write_network(module.auto_model, module.tokenizer, limit, folder)
     # text-embeddings-inference does not read a file in which the limit is missing or null.
