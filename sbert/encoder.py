@@ -201,11 +201,10 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
         chain: list[Any] = []
         for module in self._modules.values():
             if isinstance(module, Router):
-                name = module.find_route(name)
-                chain += module.routes[name]
+                chain += module.chains[name := module.find_route(name)]
             else:
                 chain.append(module)
-        encoder = self._encoders.setdefault(name, copy.copy(self))
+        encoder = self._encoders.setdefault(str(name), copy.copy(self))
         modules = encoder._modules
         if list(modules.values()) != chain:
             modules = {str(number): module for number, module in enumerate(chain)}
@@ -215,7 +214,7 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
     @property
     def _reader(self) -> Any:
         first: Any = next(iter(self._modules.values()))  # ``self[0]`` takes twenty times as long.
-        return first.routes[first.default_route or self.routes[0]][0] if isinstance(first, Router) else first
+        return first.chains[first.default_route or self.routes[0]][0] if isinstance(first, Router) else first
 
     @property
     def tokenizer(self) -> Any:

@@ -40,13 +40,13 @@ def _read_router(folder: Path, options: ReadOptions) -> Router:
 def _write_router(router: Router, folder: Path, input_dims: Mapping[nn.Module, int]) -> None:
     names: dict[nn.Module, str] = {}  # A module of several routes is written once.
     structure: dict[str, list[str]] = {}
-    for route, chain in router.routes.items():
-        for number, module in enumerate(chain):  # type: ignore[arg-type]
+    for route, chain in router.chains.items():
+        for number, module in enumerate(chain):
             if module not in names:
                 names[module] = f"{route}_{number}_{type(module).__name__}"
                 (folder / names[module]).mkdir()
                 find_codec(type(module)).write(module, folder / names[module], input_dims)
-        structure[route] = [names[module] for module in chain]  # type: ignore[union-attr]
+        structure[route] = [names[module] for module in chain]
     types = {name: type_name(type(module)) for module, name in names.items()}
     parameters = {"default_route": router.default_route, "allow_empty_key": router.default_route is not None}
     write_json(folder / ROUTER_CONFIG, {"types": types, "structure": structure, "parameters": parameters})
