@@ -30,7 +30,7 @@ given = options.parse_args()
 document = given.data.read_text(encoding="utf-8") if given.data else DOCUMENT
 passages, vectors = encode_chunks(load(given.model), document, given.max_tokens)
 texts = [" ".join(passage.text([document]).split()) for passage in passages]
-labels = cluster(vectors, "agglomerative", clusters=given.clusters)
+labels = cluster(vectors, "kmeans", clusters=given.clusters)
 
 for number, words in topic_words(texts, labels).items():
     print(f"{number + 1}. {', '.join(words)}")

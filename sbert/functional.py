@@ -150,8 +150,8 @@ def _in_float64_if_needed(compute: Callable[[Tensor, Tensor], Tensor]) -> Callab
 
     @wraps(compute)
     def call(first: Tensor, second: Tensor) -> Tensor:
-        matrices = [each.detach() for each in (first, second) if each.numel()]
-        if first.device.type != "cpu" or all(_squares_exactly(each.abs().max()) for each in matrices):
+        matrices = [matrix.detach() for matrix in (first, second) if matrix.numel()]
+        if first.device.type != "cpu" or all(_squares_exactly(matrix.abs().max()) for matrix in matrices):
             return compute(first, second)
         return compute(first.double(), second.double()).to(first.dtype)
 

@@ -28,7 +28,7 @@ TEXT = "text"
 # Megabytes of a line and of a row of CSV at most; and of a JSON array, which is parsed in memory.
 _LONGEST, _LARGEST = 64, 1024
 _MEGA = 1 << 20
-# What is read of Parquet at once: rows, and bytes of each column.
+# What is read of Parquet in one step: rows, and bytes of each column.
 _ROWS, _BYTES = 1024, 1 << 20
 # Suffixes of files that have texts, but not as plain text. Plain text may have any other suffix.
 _UNSUPPORTED = frozenset(
@@ -47,7 +47,7 @@ class FileFormat(NamedTuple):
         columns: Where the names of columns stand: nowhere, in the keys of each object, or in a header.
         read: Called with a file and the names of columns; returns the rows, see ``read_records``.
         values: JSON values, or the cells of each row, the header among them.
-        head: The number of rows and the schema of Arrow, if a file says them at once.
+        head: The number of rows and the schema of Arrow, if a file says them at its beginning or end.
         headless: Whether some publishers leave the names of columns out.
     """
 
@@ -92,7 +92,7 @@ def check_source(path: Name, columns: Sequence[str] | None, file_format: str | N
     """
     chosen = FILE_FORMATS[choose_format(path, file_format)]
     if chosen.columns == "none" and columns is not None:
-        others = ", ".join(name for name, each in FILE_FORMATS.items() if each.columns != "none")
+        others = ", ".join(name for name, entry in FILE_FORMATS.items() if entry.columns != "none")
         raise ValueError(f"{path} is plain text and has no column {columns[0]!r}; name none, or a format of {others}")
     if chosen.columns == "header" and columns is None:
         raise ValueError(f"{path} has columns; pass column=, the one that holds the texts")
@@ -131,7 +131,7 @@ def check_exists(path: Name) -> None:
         raise FileNotFoundError(f"{path} does not exist; name a file, or - for standard input")
 
 
-def check_header(path: Name, columns: Sequence[str], header: Sequence[str]) -> None:
+def require_columns(path: Name, columns: Sequence[str], header: Sequence[str]) -> None:
     """Raise a ValueError if a column does not occur in the header exactly once."""
     for column in columns:
         if (count := list(header).count(column)) != 1:
@@ -238,7 +238,7 @@ def _parse(text: str, path: Name, first: int) -> Any:
 def _read_table(cells: Callable[[Name], Values], path: Name, columns: Sequence[str] | None) -> Records:
     rows = cells(path)
     header: list[str] = next(rows, ("", []))[1]
-    check_header(path, columns or (), header)
+    require_columns(path, columns or (), header)
     positions = {column: header.index(column) for column in columns or ()}
     for where, row in rows:
         if len(row) != len(header):
@@ -332,7 +332,7 @@ def read_parquet(path: Name, columns: Sequence[str] | None = None) -> Iterator[t
     """
     with open_parquet(path) as file:
         if columns is not None:
-            check_header(path, columns, file.schema_arrow.names)
+            require_columns(path, columns, file.schema_arrow.names)
         batches = file.iter_batches(_ROWS, columns=None if columns is None else list(columns))
         for number, row in enumerate(chain.from_iterable(batch.to_pylist() for batch in batches), start=1):
             yield f"{path}, row {number}", row
@@ -354,5 +354,5 @@ FILE_FORMATS: dict[str, FileFormat] = {
     "json": FileFormat((".json",), "keys", partial(_read_objects, _read_json), _read_json),
     "parquet": FileFormat((".parquet",), "header", read_parquet, head=_read_head),
 }
-_SUFFIXES = {suffix: name for name, each in FILE_FORMATS.items() for suffix in each.suffixes}
+_SUFFIXES = {suffix: name for name, entry in FILE_FORMATS.items() for suffix in entry.suffixes}
 SUPPORTED = f"sbert reads {', '.join(FILE_FORMATS)} (text has one text per line)"

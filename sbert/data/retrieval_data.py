@@ -180,14 +180,14 @@ def _list_sets(root: Path) -> dict[str, Files]:
 
 
 def _list_splits(repository: Path) -> list[str]:
-    """The names of splits, with which the names of the files of queries begin; none if this is no repository."""
+    """The names of splits, with which the names of the files of queries begin; none if this is not a repository."""
     if not (repository / "corpus").is_dir() or not (repository / "queries").is_dir():
         return []
     return sorted({split for path in (repository / "queries").iterdir() if (split := _split_of(path))})
 
 
 def _split_of(path: Path) -> str:
-    """The beginning of a file's name, without the number of the part; empty if it is no file of rows."""
+    """The beginning of a file's name, without the number of the part; empty if it has no rows."""
     stem = path.name.split(".")[0] if find_format(path) not in (None, "text") else ""
     name, *numbers = stem.rsplit("-", 3)
     return name if len(numbers) == 3 and numbers[1] == "of" else stem
@@ -211,8 +211,8 @@ def _read(files: Files, default_grade: float | None) -> HubRetrieval:
     corpus, queries = _read_texts(files["corpus"], _TITLE), _read_texts(files["queries"])
     convert, relevant = make_converter(None, None), dict[str, dict[str, float]]()
     for path in files["qrels"]:
-        for where, (query, documents, given) in read_cells(path, (_QUERY, _DOCUMENT), optional=_GRADE):
-            grade = default_grade if given == "" and default_grade else convert(where, given)
+        for where, (query, documents, cell) in read_cells(path, (_QUERY, _DOCUMENT), optional=_GRADE):
+            grade = default_grade if cell == "" and default_grade else convert(where, cell)
             for document in documents if isinstance(documents, list) else [documents]:
                 _check_known(where, query, queries, files["queries"])
                 _check_known(where, document, corpus, files["corpus"])

@@ -92,7 +92,7 @@ def read_classes(path: Name, label: str, *, drop: Collection[object] = (), file_
         ...     read_classes(file, "label")
         ['entailment', 'neutral']
     """
-    dropped, labels = {to_word(each) for each in drop}, set()
+    dropped, labels = {to_word(value) for value in drop}, set()
     for where, record in read_records(path, [label], file_format):
         if to_word(record[label]) not in dropped:
             _check_filled(where, "the label", record[label])
@@ -207,7 +207,7 @@ def _to_number(where: str, value: Any) -> int | float | list[float]:
     """A label as a number, an int if it is written as one; or a list of numbers as it is.
 
     Raises:
-        ValueError: If it is no number, or does not fit int64 and float32.
+        ValueError: If it is not a number, or does not fit int64 and float32.
     """
     if isinstance(value, list):
         if wrong := [part for part in value if isinstance(part, bool) or not _is_number(part)]:

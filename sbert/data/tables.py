@@ -79,7 +79,7 @@ def read_cells(
     file_format = _detect_format(path)
     header = file_format.header(path)
     wanted = [*columns, *([_SPLIT] if split else [])]
-    names = [_match(path, each, header) for each in wanted]
+    names = [_match(path, possible, header) for possible in wanted]
     if positions and not any(names) and file_format.headless:
         for where, row in file_format.values(path):
             if not isinstance(row, list) or len(row) <= max(positions):
@@ -128,7 +128,7 @@ def _match(path: Name, names: ColumnNames, header: Sequence[str]) -> str | None:
         ValueError: If several names in the header match and none is identical.
     """
     for name in names:
-        matches = [name] if name in header else [each for each in header if _fold(each) == _fold(name)]
+        matches = [name] if name in header else [column for column in header if _fold(column) == _fold(name)]
         if len(matches) > 1:
             raise ValueError(f"{path}: {' and '.join(map(repr, matches))} may both be {name!r}; rename one of them")
         if matches:

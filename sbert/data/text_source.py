@@ -8,9 +8,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Siz
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sbert.data.file_formats import SUPPORTED, TEXT, Name, Records, check_header, check_source, find_format, name_kind
+from sbert.data.file_formats import (
+    SUPPORTED,
+    TEXT,
+    Name,
+    Records,
+    require_columns,
+    check_source,
+    find_format,
+    name_kind,
+)
 
-# Rows of a data set that are read at once.
+# Rows of a data set that are read in one step.
 _ROWS = 1024
 
 
@@ -19,7 +28,7 @@ class _Source(NamedTuple):
 
     Args:
         column: The column of the texts.
-        read: Returns the rows with their locations, each time anew.
+        read: Returns the rows with their locations, again each time.
         length: Returns the number of rows; None if it is known only after reading them.
         types: Returns the types of Arrow of the columns to keep, as far as they are known.
         once: What can be read only once; None if the source can be read again.
@@ -33,7 +42,7 @@ class _Source(NamedTuple):
 
 
 class Texts:
-    r"""Texts of files or of a data set in their order, read lazily, each time anew; ``rows`` adds other columns.
+    r"""Texts of files or of a data set in their order, read lazily, again each time; ``rows`` adds other columns.
 
     A folder stands for its files with the endings of the formats below, those of its sub-folders included, without
     names that begin with a dot or an underscore. Files of a folder and those that match a pattern are sorted by name.
@@ -118,7 +127,9 @@ class Texts:
     def rows(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Each text, and by name the values of its row in the columns of ``keep``."""
         if self._source.once and self._is_used:
-            raise ValueError(f"{self._source.once} can be read only once; write it to a file, or make the texts anew")
+            raise ValueError(
+                f"{self._source.once} can be read only once; write it to a file, or create the texts again"
+            )
         self._is_used = True
         for where, row in self._source.read():
             text = row[self._source.column]
@@ -197,7 +208,7 @@ def _unify_types(schemas: Sequence[tuple[Name, Any]], columns: Sequence[str]) ->
     from pyarrow import ArrowException, schema, unify_schemas
 
     for path, whole in schemas:
-        check_header(path, columns, whole.names)
+        require_columns(path, columns, whole.names)
     parts = [schema([whole.field(column) for column in columns]) for _, whole in schemas]
     try:
         unified = unify_schemas(parts, promote_options="permissive")
@@ -209,7 +220,7 @@ def _unify_types(schemas: Sequence[tuple[Name, Any]], columns: Sequence[str]) ->
 def _list_files(source: Any) -> Sequence[Name]:
     """The files of a source: a file, a folder, a pattern, or a list of these."""
     if isinstance(source, (list, tuple)):
-        return [path for each in source for path in _list_files(each)]
+        return [path for part in source for path in _list_files(part)]
     if not isinstance(source, (str, os.PathLike)):
         kind, remedy = type(source).__name__, "for what is in memory, Texts.of(texts, id=ids)"
         raise TypeError(f"source is of type {kind}; pass a file, a folder, a list of files, or a Dataset; {remedy}")
@@ -233,7 +244,7 @@ def _open_dataset(data: Any, columns: list[str]) -> _Source:
     name = f"the {type(data).__name__}"
     if getattr(data, "format", {}).get("type") == "custom":
         raise ValueError(f"{name} has a transform, which may need other columns; apply it with map() instead")
-    check_header(name, columns, data.column_names or next((list(row) for row in data.take(1)), columns))
+    require_columns(name, columns, data.column_names or next((list(row) for row in data.take(1)), columns))
 
     def read() -> Records:
         number = 0
@@ -255,6 +266,6 @@ def _open_memory(texts: Iterable[str], columns: Mapping[str, Iterable[Any]]) -> 
         for text, *values in zip(*lists, strict=True):
             yield "", {**dict(zip(columns, values, strict=True)), "": text}  # No keyword argument is empty.
 
-    iterators = [each for each in (texts, *columns.values()) if iter(each) is each]
+    iterators = [column for column in (texts, *columns.values()) if iter(column) is column]
     once = f"the {type(iterators[0]).__name__}" if iterators else None
     return _Source("", read, texts.__len__ if isinstance(texts, Sized) else None, once=once)

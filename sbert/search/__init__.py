@@ -109,7 +109,7 @@ weights=[0.6, 0.4]`` for BM25 and vectors. Figures: ``python -m tests.benchmarks
 >>> labels.tolist(), len(topic_words(corpus, labels, top_k=2))
 ([0, 0, 1, 1], 2)
 
-``cluster`` also has ``"kmeans"`` and ``"agglomerative"``, with ``pip install "sbert[cluster]"``.
+``cluster`` also has ``"kmeans"``, with ``pip install "sbert[cluster]"``.
 ``mine_hard_negatives(model, pairs, corpus)`` makes rows for a ``sbert.Trainer``: for each pair of a query and its
 answer, texts of the corpus that are similar to the query and are not its answer. ``score_lists(teacher, rows)`` adds
 the scores of a ``CrossEncoder`` to such rows, from which a smaller model learns (see ``sbert.training``).

@@ -93,7 +93,7 @@ class LateInteraction:
             parts: list[list[Tensor]] = [[] for _ in some]
             for chunk, part in zip(chunks, tokens, strict=True):
                 parts[chunk.document].append(part)
-            yield from ((text, torch.cat(own)) for text, own in zip(some, parts, strict=True) if own)
+            yield from ((text, torch.cat(part)) for text, part in zip(some, parts, strict=True) if part)
 
     def _tokens(self, texts: list[str], role: str) -> list[Tensor]:
         """The vectors (tokens, dim) of each text, of length 1."""

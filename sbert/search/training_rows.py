@@ -115,8 +115,8 @@ def mine_hard_negatives(
     # Enough hits even if all positives and the anchor are among them.
     hits = semantic_search(queries, documents, range_max + max(map(len, positives.values())) + 1, similarity=similarity)
     chosen: dict[str, list[str]] = {}
-    for row, (anchor, own) in enumerate(positives.items()):
-        allowed = ~np.isin(hits.indices[row], [*own, index.get(anchor, -1)])
+    for row, (anchor, answers) in enumerate(positives.items()):
+        allowed = ~np.isin(hits.indices[row], [*answers, index.get(anchor, -1)])
         window = allowed.nonzero()[0][range_min:range_max]
         fitting = hits.indices[row, window[suits(hits.scores[row, window].astype(np.float64), lowest[row])]]
         if generator is not None:
@@ -130,7 +130,9 @@ def mine_hard_negatives(
         warn(f"{short} of {len(rows)} rows have fewer than {required} negatives and are left out; pass a larger corpus")
     if as_lists:
         return [
-            _list(anchor, [texts[at] for at in sorted(positives[anchor])], own) for anchor, own in chosen.items() if own
+            _list(anchor, [texts[at] for at in sorted(positives[anchor])], mined)
+            for anchor, mined in chosen.items()
+            if mined
         ]
     return list(_with_negatives(rows, chosen, count, as_triplets))
 
@@ -182,8 +184,8 @@ def _lowest_positive_scores(
     queries: Tensor, documents: Tensor, positives: list[set[int]], similarity: str
 ) -> npt.NDArray[np.float64]:
     """The lowest score of each anchor's positives, equal to the scores of the search. Shape: (anchors,)."""
-    anchors = np.repeat(np.arange(len(positives)), [len(each) for each in positives])
-    rows = np.array([index for each in positives for index in each])
+    anchors = np.repeat(np.arange(len(positives)), [len(answers) for answers in positives])
+    rows = np.array([index for answers in positives for index in answers])
     lowest = np.full(len(positives), np.inf)
     np.minimum.at(lowest, anchors, scores_of_rows(queries, documents, anchors, rows, similarity, name="corpus"))
     return lowest

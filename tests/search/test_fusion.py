@@ -76,7 +76,7 @@ def test_what_is_empty_or_does_not_fit() -> None:
         ((), {}, ValueError, r"0 results for \[\] queries were given"),
         ((one, hits(3, 5, names)), {}, ValueError, r"2 results for \[2, 3\] queries were given; pass results for the"),
         ((one, hits(2, 5, names.astype(str).astype(object))), {}, TypeError, "the ids of one result are integers"),
-        ((one, 5), {}, TypeError, "a result is no IndexHits of finite scores; pass what"),
+        ((one, 5), {}, TypeError, "a result is not IndexHits of finite scores; pass what"),
         ((one,), {"weights": [1, 1]}, ValueError, r"weights=\[1, 1\] for 1 results"),
         ((one,), {"weights": [-1]}, ValueError, r"weights=\[-1\]"),
         ((one,), {"weights": [np.nan]}, ValueError, "a weight=nan is not finite"),

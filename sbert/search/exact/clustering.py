@@ -31,7 +31,7 @@ from sbert.search.exact.semantic_search import in_memory
 # Number of centres, and of rows, that are compared in one step.
 _CENTRES, _BLOCK = 128, 16384
 # Each method of ``cluster``, and the arguments that it takes.
-_METHODS = {"kmeans": "clusters", "agglomerative": "either clusters or threshold", "community": "threshold"}
+_METHODS = {"kmeans": "clusters", "community": "threshold"}
 
 # Phrases that occur less often are left out.
 _REPEATED = 2
@@ -134,13 +134,10 @@ def cluster(
 
     Args:
         vectors: Array or tensor.
-        method: ``"kmeans"``: a fixed number of compact clusters. ``"agglomerative"``: repeatedly merge the two
-            clusters with the greatest mean cosine (average linkage) until ``clusters`` remain or no mean cosine
-            reaches ``threshold``. ``"community"``: ``community_detection``, which leaves isolated vectors unassigned.
-            The first two methods need scikit-learn.
-        clusters: Number of clusters, for ``"kmeans"`` and ``"agglomerative"``.
-        threshold: Minimum cosine. For ``"agglomerative"``, between two clusters that are merged; for ``"community"``,
-            between a member and the centre of its community (default 0.75).
+        method: ``"kmeans"``: a fixed number of compact clusters, by scikit-learn. ``"community"``:
+            ``community_detection``, which leaves isolated vectors unassigned.
+        clusters: Number of clusters, for ``"kmeans"``.
+        threshold: Minimum cosine between a member and the centre of its community, for ``"community"``; default 0.75.
         min_community_size: Minimum number of members, for ``"community"``.
         seed: Random seed of ``"kmeans"``.
 
@@ -165,12 +162,8 @@ def cluster(
         check_threshold(threshold)
     check_seed(seed)
     check_positive("clusters", clusters)
-    fits = {
-        "kmeans": clusters is not None and threshold is None,
-        "agglomerative": (clusters is None) != (threshold is None),
-        "community": clusters is None,
-    }
-    if not fits[method]:
+    unused, needed = (threshold, clusters) if method == "kmeans" else (clusters, 1)
+    if unused is not None or needed is None:
         raise ValueError(f"clusters={clusters}, threshold={threshold}: method={method!r} takes {_METHODS[method]}")
     if method == "community":
         labels = np.full(len(values), -1, np.int64)
@@ -180,26 +173,11 @@ def cluster(
         return labels
     if clusters is not None and clusters > len(values):
         raise ValueError(f"clusters={clusters} exceeds the {len(values)} vectors; pass at most {len(values)}")
-    units = directions(prepare(values, "vectors", "cosine").values.double()).cpu().numpy()
-    zeros = np.flatnonzero(~units.any(1))
-    if method == "agglomerative" and len(zeros):
-        raise ValueError(f"vectors[{zeros[0]}] has length 0 and no direction; remove it, or pass method='kmeans'")
-    return _order_by_size(_sklearn_labels(units, method, clusters, threshold, seed))
-
-
-def _sklearn_labels(
-    units: npt.NDArray[np.float64], method: str, clusters: int | None, threshold: float | None, seed: int
-) -> npt.NDArray[np.int64]:
-    with require(f"method={method!r}", "scikit-learn", "cluster", "pass 'community'"):
-        from sklearn.cluster import AgglomerativeClustering, KMeans
-    if len(units) < 2:
-        return np.zeros(len(units), np.int64)
-    if method == "kmeans":
-        # float32 is precise enough for k-means and halves the time.
-        return np.asarray(KMeans(clusters, n_init=4, random_state=seed).fit_predict(units.astype(np.float32)))
-    distance = None if threshold is None else 1 - threshold
-    merging = AgglomerativeClustering(clusters, metric="cosine", linkage="average", distance_threshold=distance)
-    return np.asarray(merging.fit_predict(units))
+    with require("method='kmeans'", "scikit-learn", "cluster", "pass 'community'"):
+        from sklearn.cluster import KMeans
+    # float32 is precise enough for k-means and halves the time.
+    units = directions(prepare(values, "vectors", "cosine").values.double()).float().cpu().numpy()
+    return _order_by_size(np.asarray(KMeans(clusters, n_init=4, random_state=seed).fit_predict(units)))
 
 
 def _order_by_size(labels: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -246,14 +224,15 @@ def topic_words(texts: Iterable[str], labels: Iterable[int], top_k: int = 5) -> 
     """
     if isinstance(labels, str) or not isinstance(labels, Iterable):
         raise TypeError(f"labels are {labels!r:.60}; pass one label per text, as cluster() returns them")
-    listed, given = list(rows_of(texts, "texts")), [whole(f"labels[{row}]", each) for row, each in enumerate(labels)]
+    listed = list(rows_of(texts, "texts"))
+    label_of = [whole(f"labels[{row}]", label) for row, label in enumerate(labels)]
     count = check_count("top_k", top_k)
-    if len(listed) != len(given):
-        raise ValueError(f"there are {len(listed)} texts and {len(given)} labels; pass one label per text")
+    if len(listed) != len(label_of):
+        raise ValueError(f"there are {len(listed)} texts and {len(label_of)} labels; pass one label per text")
     function_words = set((files("sbert.search.exact") / "function_words.txt").read_text(encoding="utf-8").split())
-    terms: dict[int, Counter[str]] = {label: Counter() for label in sorted(set(given)) if label >= 0}
+    terms: dict[int, Counter[str]] = {label: Counter() for label in sorted(set(label_of)) if label >= 0}
     sizes = dict.fromkeys(terms, 0)  # Words of each cluster.
-    for text, label in zip(listed, given, strict=True):
+    for text, label in zip(listed, label_of, strict=True):
         if label >= 0:
             words = re.findall(r"\w\w+", text.lower())
             sizes[label] += len(words)
@@ -261,30 +240,30 @@ def topic_words(texts: Iterable[str], labels: Iterable[int], top_k: int = 5) -> 
             pairs = (f"{a} {b}" for a, b in pairwise(content) if a and b and a != b)
             terms[label].update(chain(filter(None, content), pairs))
     overall = Counter[str]()
-    for own in terms.values():
-        overall.update(own)
+    for counts in terms.values():
+        overall.update(counts)
     for pair in [term for term, times in overall.items() if times < _REPEATED and " " in term]:
         del overall[pair]
     total = sum(sizes.values())
     if len(terms) >= _MANY:  # Leave out what is at least half as frequent as overall in most clusters.
         usual = Counter(
             term
-            for label, own in terms.items()
-            for term, times in own.items()
+            for label, counts in terms.items()
+            for term, times in counts.items()
             if 2 * times * total >= overall[term] * sizes[label]
         )
         for term in [term for term, clusters in usual.items() if clusters > _COMMON * len(terms)]:
             overall.pop(term, None)
     result = {}
-    for label, own in terms.items():
+    for label, counts in terms.items():
         size, others = sizes[label], max(1, total - sizes[label])
         weights = {
             term: ((times / size) ** 0.5 - ((overall[term] - times) / others) ** 0.5)
             * log1p(total / len(terms) / overall[term])
-            for term, times in own.items()
+            for term, times in counts.items()
             if term in overall
         }
-        result[label] = _distinct_terms(sorted(weights, key=lambda term: (-weights[term], term)), own, count)
+        result[label] = _distinct_terms(sorted(weights, key=lambda term: (-weights[term], term)), counts, count)
     return result
 
 

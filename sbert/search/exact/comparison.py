@@ -102,7 +102,7 @@ def prepare(
     Raises:
         ValueError: If a value is NaN or infinite, or a vector is too long for float64; the message names its row.
     """
-    products, low_precision, known = None, values, norms is not None
+    products, low_precision, has_norms = None, values, norms is not None
     if norms is None:
         norms = torch.empty(len(values), dtype=torch.float64 if exact else values.dtype, device=values.device)
     step = _CACHED_ROWS if values.device.type == "cpu" else _ROWS_ON_GPU
@@ -111,11 +111,11 @@ def prepare(
         low_precision = torch.empty_like(values, dtype=dtype or product_dtype(values.device))
     else:
         products = values.new_empty(len(few), len(values))
-        step = max(1, len(values)) if known else step  # Each value is read once.
+        step = max(1, len(values)) if has_norms else step  # Each value is read once.
     with torch.autocast(values.device.type, enabled=False):  # It would lower the precision of products.
         for low in range(0, len(values), step):
             part = slice(low, low + step)
-            if not known:
+            if not has_norms:
                 torch.linalg.vector_norm(values[part].double() if exact else values[part], dim=1, out=norms[part])
             if products is None or few is None:
                 divisors = norms[part, None].clamp(min=_SHORTEST) if similarity == "cosine" else norms.new_ones(1)
@@ -180,7 +180,8 @@ def pair_scores(queries: PreparedVectors, rows: PreparedVectors, row_ids: Tensor
         scores[torch.from_numpy(order)] = torch.from_numpy(np.concatenate(products))
     else:
         size = _PAIRS if on_cpu else _PAIRS_ON_GPU
-        for result, at, of in zip(*(torch.split(each, size) for each in (scores, row_ids, query_ids)), strict=True):
+        parts_of = (torch.split(column, size) for column in (scores, row_ids, query_ids))
+        for result, at, of in zip(*parts_of, strict=True):
             query, row = queries.values.index_select(0, of).double(), rows.values.index_select(0, at)
             if is_distance:
                 torch.linalg.vector_norm(query.sub_(row), _DISTANCES[queries.similarity], dim=1, out=result).neg_()
@@ -264,15 +265,14 @@ class Prefilter:
 
         Args:
             rows: Rows.
-            limits: (queries,) float64; None for the score of the row at rank ``top_k``, which may itself be reached.
-            top_k: See ``limits``.
+            limits: (queries,) float64; None to find all rows whose score may be that of rank ``top_k`` or above.
+            top_k: See ``limits``; at most the number of rows.
 
         Returns:
             The rows and the queries of the pairs, (pairs,) each; None if all pairs should be scored: the bound does not
             hold, or the candidates would be too many.
         """
-        too_few = limits is None and top_k >= len(rows.values)
-        if rows.low_precision is None or self.queries.low_precision is None or too_few:
+        if rows.low_precision is None or self.queries.low_precision is None:
             return None
         products = rows.products  # (rows, queries)
         if products is None:
@@ -375,14 +375,17 @@ class TopK:
 
     def __init__(self, queries: PreparedVectors, k: int) -> None:
         self._queries, self._k, self._count = queries, k, 0
-        self._prefilter = Prefilter(queries)
+        self._prefilter: Prefilter | None = None
         self._limits: Tensor | None = None  # (queries,) that a score must exceed, known once there are k hits.
         self._pairs: list[tuple[Tensor, Tensor, Tensor]] = []  # Query ids, rows of the corpus, scores.
         self._pending = 0
 
     def add(self, rows: PreparedVectors, start: int) -> None:
         """Compare rows, the first of which is row ``start`` of the corpus."""
-        candidates = self._prefilter.candidates(rows, self._limits, self._k)
+        candidates = None
+        if self._limits is not None or self._k < len(rows.values):
+            self._prefilter = self._prefilter or Prefilter(self._queries)
+            candidates = self._prefilter.candidates(rows, self._limits, self._k)
         if candidates is None:
             matrix = all_scores(self._queries, rows)
             above = matrix >= matrix.topk(min(self._k, len(rows.values)), dim=1).values[:, -1:]

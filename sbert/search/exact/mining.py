@@ -212,7 +212,7 @@ def _estimate_limit(rows: PreparedVectors, count: int) -> float:
     sample_count = int(fraction * len(sample) * (total - 1)) + 1
     for start in range(0, total, _BLOCK):
         scores = all_scores(queries, rows.part(slice(start, start + _BLOCK)))  # (sample, rows)
-        own = ((start <= sample) & (sample < start + scores.shape[1])).nonzero()[:, 0]
-        scores[own, sample[own] - start] = -torch.inf
+        in_block = ((start <= sample) & (sample < start + scores.shape[1])).nonzero()[:, 0]
+        scores[in_block, sample[in_block] - start] = -torch.inf  # Pairs of a row with itself.
         top = [torch.cat([*top, scores.flatten()]).topk(min(sample_count, scores.numel())).values]
     return just_below(top[0][-1].item())

@@ -37,7 +37,7 @@ _READAHEAD = 4 << 20
 
 # The lengths of blocks, by first row, number of rows and device.
 Norms = dict[tuple[int, int, torch.device], Tensor]
-# Vectors in memory or in a file, all at once.
+# Vectors in memory or in a file, but not an iterator.
 Whole = Vectors | str | os.PathLike[str]
 
 
@@ -124,8 +124,8 @@ def search_blocks(blocks: CorpusBlocks, k: int, similarity: str, norms: Norms | 
     tops = [TopK(queries.part(slice(low, low + _QUERIES)), k) for low in range(0, len(queries.values), _QUERIES)]
     for start, values in blocks:
         key = (start, len(values), values.device)
-        known = None if norms is None else norms.get(key)
-        rows = prepare(values, "corpus", similarity, start, queries=queries if few else None, norms=known)
+        cached = None if norms is None else norms.get(key)
+        rows = prepare(values, "corpus", similarity, start, queries=queries if few else None, norms=cached)
         if rows.low_precision is not None and norms is not None:
             norms[key] = rows.norms
         for top in tops:
@@ -210,9 +210,9 @@ class CorpusBlocks:
         self._wholes: Iterator[Any] = iter(whole) if whole else map(partial(open_corpus, name), corpus)
         asked = tensor_of(matrix("queries", queries)).detach()
         self.device = torch.device("cpu")
-        for given in (asked, corpus):
-            if isinstance(given, Tensor) and given.device.type != "cpu":
-                self.device = _exact_device(given.device)
+        for vectors in (asked, corpus):
+            if isinstance(vectors, Tensor) and vectors.device.type != "cpu":
+                self.device = _exact_device(vectors.device)
         self.count: int = 0  # Rows that were read.
         self._coded = asked.dtype in (torch.int8, torch.uint8)
         self._dim = asked.shape[1]
@@ -230,13 +230,13 @@ class CorpusBlocks:
         most, values = (_ROWS, _VALUES) if self.device.type == "cpu" else (_ROWS_ON_GPU, _VALUES_ON_GPU)
         most = max(64, min(values // self._dim, most) // 64 * 64)  # A multiple of the groups of the prefilter.
         for whole in self._wholes:
-            known = self._recognize(whole)
+            precision = self._recognize(whole)
             low, dim = 0, None if self._coded else self._dim
             while low < len(whole):
                 high = low + most
                 block = tensor_of(_without_flag(whole[low:high])).detach().to(self.device)
-                if known != "float32":
-                    block = dequantize(block, known, self._ranges, dim)
+                if precision != "float32":
+                    block = dequantize(block, precision, self._ranges, dim)
                 yield self.count + low, block if block.dtype == torch.float64 else block.float()
                 _release(whole, low, high)
                 low = high
@@ -244,47 +244,47 @@ class CorpusBlocks:
 
     def _recognize(self, whole: np.ndarray | Tensor) -> str:
         """The precision of some rows, by dtype and dimension; a ValueError if they do not fit queries or ranges."""
-        known = self._precision or "float32"
+        precision = self._precision or "float32"
         if self._precision is None and whole.dtype in (np.int8, torch.int8):
             if self._coded:
                 raise ValueError("int8 codes may be int8 or binary; pass precision='int8' or precision='binary'")
-            known = "int8" if whole.shape[1] == self._dim else "binary"
+            precision = "int8" if whole.shape[1] == self._dim else "binary"
         elif self._precision is None and whole.dtype in (np.uint8, torch.uint8):
-            known = "ubinary"
+            precision = "ubinary"
         elif self._precision is None and self._coded:
             raise ValueError("the queries are codes, and the corpus is not; pass float queries, or quantize the corpus")
-        if self._ranges is not None and known != "int8" and not self._ranges_optional:
-            raise ValueError(f"ranges belong to int8, and the corpus is {known}; remove ranges")
-        expected = -(-self._dim // 8) if known.endswith("binary") and not self._coded else self._dim
+        if self._ranges is not None and precision != "int8" and not self._ranges_optional:
+            raise ValueError(f"ranges belong to int8, and the corpus is {precision}; remove ranges")
+        expected = -(-self._dim // 8) if precision.endswith("binary") and not self._coded else self._dim
         if whole.shape[1] != expected:
-            fits = f"of dim {self._dim}" if known == "float32" else f"{known} codes of {expected} bytes"
+            fits = f"of dim {self._dim}" if precision == "float32" else f"{precision} codes of {expected} bytes"
             shape = tuple(whole.shape)
             raise ValueError(f"{self._name} has shape {shape}, and the queries are {fits}; encode both with one model")
-        return known
+        return precision
 
 
-def open_corpus(name: str, given: Any) -> np.ndarray | Tensor:
+def open_corpus(name: str, vectors: Any) -> np.ndarray | Tensor:
     """An array or a tensor with two dimensions; a file is mapped into memory.
 
     Args:
         name: Name of the caller's argument, for messages.
-        given: Array, tensor, list of vectors, or the path of a ``.npy`` file.
+        vectors: Array, tensor, list of vectors, or the path of a ``.npy`` file.
 
     Raises:
         FileNotFoundError: If the file does not exist.
         TypeError: If it is not an array of numbers.
         ValueError: If it has another shape, or the file cannot be read.
     """
-    if isinstance(given, (str, os.PathLike)):
-        if not os.path.isfile(given):
-            raise FileNotFoundError(f"{name}={given!r} is not a file; pass the path of a .npy file, or vectors")
-        given = map_file(Path(given))
-    return matrix(name, given)
+    if isinstance(vectors, (str, os.PathLike)):
+        if not os.path.isfile(vectors):
+            raise FileNotFoundError(f"{name}={vectors!r} is not a file; pass the path of a .npy file, or vectors")
+        vectors = map_file(Path(vectors))
+    return matrix(name, vectors)
 
 
-def in_memory(name: str, given: Any) -> Tensor:
+def in_memory(name: str, vectors: Any) -> Tensor:
     """Vectors in memory as float32 or float64, on a device that has float64."""
-    tensor = vectors_of(name, given).detach()
+    tensor = vectors_of(name, vectors).detach()
     return tensor.to(_exact_device(tensor.device))
 
 

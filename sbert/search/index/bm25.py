@@ -164,9 +164,9 @@ class BM25:
         shape = len(queries), min(k, len(rows))
         scores, texts = np.empty(shape, np.float32), np.empty(shape, np.int64)
         for query, terms in enumerate(terms_of(queries, self.language)):
-            own = self._score(terms)[rows]
-            top = _top_positions(own, k)
-            scores[query], texts[query] = own[top], rows[top]
+            allowed_scores = self._score(terms)[rows]
+            top = _top_positions(allowed_scores, k)
+            scores[query], texts[query] = allowed_scores[top], rows[top]
         return IndexHits(scores, texts)
 
     def _score(self, terms: list[str]) -> npt.NDArray[np.float32]:
@@ -323,6 +323,13 @@ def terms_of(texts: Iterable[str], language: str | None) -> Iterator[list[str]]:
     """
     if language is None:
         return map(words_of, texts)
+    terms: _Terms | None = getattr(_CACHED, language, None)
+    if terms is None or len(terms) > _MOST_CACHED:
+        setattr(_CACHED, language, terms := _new_terms(language))
+    return ([term for word in words_of(text) if (term := terms[word])] for text in texts)
+
+
+def _new_terms(language: str) -> _Terms:
     with require(f"language={language!r}", "bm25s and PyStemmer", "search", "pass language=None"):
         import Stemmer
         from bm25s import stopwords
@@ -333,9 +340,4 @@ def terms_of(texts: Iterable[str], language: str | None) -> Iterator[list[str]]:
     stop_words["english"] = stop_words.pop("en_plus")
     del stop_words["en"]  # A shorter list, which finds less.
     check_choice("language", language, sorted({*stop_words, *stemmed}))
-    terms: _Terms | None = getattr(_CACHED, language, None)
-    if terms is None or len(terms) > _MOST_CACHED:
-        stem = Stemmer.Stemmer(language).stemWord if language in stemmed else None
-        terms = _Terms(stop_words.get(language, ()), stem)
-        setattr(_CACHED, language, terms)
-    return ([term for word in words_of(text) if (term := terms[word])] for text in texts)
+    return _Terms(stop_words.get(language, ()), Stemmer.Stemmer(language).stemWord if language in stemmed else None)

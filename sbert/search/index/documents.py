@@ -142,7 +142,7 @@ class Documents:
         """The documents with greater keys, block by block."""
         cursor = self._connection.execute("SELECT * FROM documents WHERE row > ? ORDER BY row", [row])
         while block := cursor.fetchmany(_BLOCK):
-            yield [self._check_record(each) for each in block]
+            yield [self._check_record(fields) for fields in block]
 
     def texts(self, rows: Iterable[int]) -> dict[int, str]:
         """The texts of some documents by their keys, without those that another process has removed."""
@@ -204,14 +204,14 @@ def metadata_json(metadata: Iterable[Mapping[str, Any]], count: int) -> list[byt
     if isinstance(metadata, (str, Mapping)) or not isinstance(metadata, Iterable):
         raise TypeError(f"metadata is of type {type(metadata).__name__}; pass a list with one dict per document")
     notes = []
-    for row, each in enumerate(metadata):
+    for row, entry in enumerate(metadata):
         same = False
         with suppress(TypeError, ValueError, RecursionError):
-            notes.append(as_json(each))
-            same = isinstance(each, dict) and not _is_deep(each) and json.loads(notes[-1]) == each
+            notes.append(as_json(entry))
+            same = isinstance(entry, dict) and not _is_deep(entry) and json.loads(notes[-1]) == entry
         if not same:
             reason = f"is not a dict that JSON can hold, of at most {_DEPTH} levels; pass str as keys, and flatten it"
-            raise ValueError(f"metadata[{row}]={reprlib.repr(each):.60} {reason}")
+            raise ValueError(f"metadata[{row}]={reprlib.repr(entry):.60} {reason}")
     if len(notes) != count:
         raise ValueError(f"{len(notes)} metadata and {count} documents were given; pass one dict for each document")
     return notes
@@ -220,4 +220,4 @@ def metadata_json(metadata: Iterable[Mapping[str, Any]], count: int) -> list[byt
 def _is_deep(value: object, levels: int = _DEPTH) -> bool:
     """Whether lists and dicts are nested deeper than so many levels."""
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
-    return inner is not None and (not levels or any(_is_deep(each, levels - 1) for each in inner))
+    return inner is not None and (not levels or any(_is_deep(part, levels - 1) for part in inner))

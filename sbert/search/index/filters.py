@@ -32,15 +32,15 @@ def parse_where(where: Where) -> Filter:
             have a field, or its values are of other types than what it is compared with.
     """
     if callable(where):
-        return lambda metadata: np.array([bool(where(each)) for each in metadata], bool)
+        return lambda metadata: np.array([bool(where(entry)) for entry in metadata], bool)
     if not isinstance(where, Mapping):
         raise TypeError(f"where is of type {type(where).__name__}; pass a dict or a function of the metadata")
-    return _join(np.logical_and, [_parse_entry(*each) for each in where.items()])
+    return _join(np.logical_and, [_parse_entry(name, value) for name, value in where.items()])
 
 
 def _join(logical: np.ufunc, parts: list[Filter]) -> Filter:
     # The shape is needed where there are no parts, which all rows fulfil.
-    return lambda rows: logical.reduce(np.array([each(rows) for each in parts], bool).reshape(len(parts), len(rows)))
+    return lambda rows: logical.reduce(np.array([part(rows) for part in parts], bool).reshape(len(parts), len(rows)))
 
 
 def _parse_entry(name: object, value: object) -> Filter:
@@ -49,16 +49,16 @@ def _parse_entry(name: object, value: object) -> Filter:
         _check_known(name, [*_LOGICAL], "operator of dicts")
         if not isinstance(value, (list, tuple)) or not value:
             raise TypeError(f"where[{name!r}] is {value!r:.60}; pass a list of at least one dict")
-        return _join(_LOGICAL[name], [parse_where(each) for each in value])
+        return _join(_LOGICAL[name], [parse_where(entry) for entry in value])
     if not value or not isinstance(value, Mapping):
         value = {"$in" if isinstance(value, (set, frozenset)) else "$eq": value}
-    return _join(np.logical_and, [_parse_condition(name, *each) for each in value.items()])
+    return _join(np.logical_and, [_parse_condition(name, *condition) for condition in value.items()])
 
 
-def _check_known(name: object, known: list[Any], what: str) -> None:
-    if name not in known:
-        nearest = nearest_argument(str(name), known)
-        others = f"pass one of {', '.join(known[:20])}" if known else "they have no metadata"
+def _check_known(name: object, names: list[Any], what: str) -> None:
+    if name not in names:
+        nearest = nearest_argument(str(name), names)
+        others = f"pass one of {', '.join(names[:20])}" if names else "they have no metadata"
         meant = f"did you mean {nearest!r}?" if nearest else others
         raise ValueError(f"where: {name!r:.60} is no {what}; {meant}")
 
@@ -70,7 +70,7 @@ def _parse_condition(field: Any, name: str, operand: Any) -> Filter:
     if is_in != isinstance(operand, (list, tuple, set, frozenset)):
         expected = "a list of values" if is_in else "one value, or {'$in': [...]} for one of several"
         raise TypeError(f"{place} is {operand!r:.60}; pass {expected}")
-    operands = {_check_operand(place, each) for each in (operand if is_in else [operand])}
+    operands = {_check_operand(place, wanted) for wanted in (operand if is_in else [operand])}
     kinds, compare = {kind for kind, _ in operands}, _ORDER.get(name)
     if compare and not kinds <= {"numbers", "strings"}:
         raise TypeError(f"{place} is {operand!r:.60}; pass a number or a string")
@@ -83,7 +83,7 @@ def _parse_condition(field: Any, name: str, operand: Any) -> Filter:
         return any(map(passes, value)) if type(value) is list else name != "$contains" and passes(value)
 
     def find(metadata: list[Metadata]) -> Mask:
-        values = [each.get(field, {}) for each in metadata]  # A dict passes no test.
+        values = [entry.get(field, {}) for entry in metadata]  # A dict passes no test.
         passed = np.fromiter(map(test, values), bool, len(values))
         if not passed.any() and len(values):
             _check_field(field, name, operand, kinds, metadata)
@@ -95,7 +95,7 @@ def _parse_condition(field: Any, name: str, operand: Any) -> Filter:
 def _check_operand(place: str, value: Any) -> tuple[str, Any]:
     """The kind of a value of JSON, and the value; a TypeError for lists, dicts and NaN."""
     plain = value.item() if isinstance(value, np.generic) else value
-    kind = next((kind for known, kind in _KINDS.items() if isinstance(plain, known)), None)
+    kind = next((kind for python_type, kind in _KINDS.items() if isinstance(plain, python_type)), None)
     if kind is None or plain != plain:
         raise TypeError(f"{place} has {value!r:.60}; pass a string, a number, True, False or None")
     return kind, plain
@@ -103,11 +103,11 @@ def _check_operand(place: str, value: Any) -> tuple[str, Any]:
 
 def _check_field(field: Any, name: str, operand: object, kinds: set[str], metadata: list[Metadata]) -> None:
     """Raise a ValueError if no metadata have a field, or if all its values are of other kinds than the operand."""
-    _check_known(field, list({name: None for each in metadata for name in each}), "field of any document")
+    _check_known(field, list({name: None for entry in metadata for name in entry}), "field of any document")
     present = set()
-    for value in (each[field] for each in metadata if field in each):
+    for value in (entry[field] for entry in metadata if field in entry):
         prefix, parts = ("lists of ", value) if isinstance(value, list) else ("", [value])
-        present |= {prefix + _KINDS.get(type(each), "lists or dicts") for each in parts if each is not None}
+        present |= {prefix + _KINDS.get(type(part), "lists or dicts") for part in parts if part is not None}
     wanted = {prefix + kind for kind in kinds for prefix in ("", "lists of ")[name == "$contains" :]}
     if present and wanted and "null" not in kinds and not wanted & present:
         listed = " and ".join(sorted(present))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import chain
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -69,14 +68,14 @@ def fuse(
     check_choice("method", method, ("reciprocal_rank", "weighted"))
     if check_number("constant", constant) < 0:
         raise ValueError(f"constant={constant} is negative; pass at least 0")
-    if not all(isinstance(each, IndexHits) and np.isfinite(each.scores).all() for each in hits):
-        raise TypeError("a result is no IndexHits of finite scores; pass what Index.search or BM25.search returns")
-    counts = [len(each.ids) for each in hits]
+    if not all(isinstance(result, IndexHits) and np.isfinite(result.scores).all() for result in hits):
+        raise TypeError("a result is not IndexHits of finite scores; pass what Index.search or BM25.search returns")
+    counts = [len(result.ids) for result in hits]
     if len(set(counts)) != 1:
         raise ValueError(f"{len(hits)} results for {counts} queries were given; pass results for the same queries")
-    if len({each.ids.dtype.kind for each in hits if each.ids.size}) > 1:
+    if len({result.ids.dtype.kind for result in hits if result.ids.size}) > 1:
         raise TypeError("the ids of one result are integers, those of another strings; use the same ids in both")
-    factors = [1.0] * len(hits) if weights is None else [check_number("a weight", each) for each in weights]
+    factors = [1.0] * len(hits) if weights is None else [check_number("a weight", weight) for weight in weights]
     if len(factors) != len(hits) or min(factors) < 0:
         raise ValueError(f"weights={weights} for {len(hits)} results; pass one of at least 0 for each")
     return fuse_checked(hits, count, factors, constant if method == "reciprocal_rank" else None)
@@ -86,25 +85,21 @@ def fuse_checked(
     hits: Sequence[IndexHits], top_k: int, weights: Sequence[float], constant: float | None = None
 ) -> IndexHits:
     """``fuse`` of results that need no check: by the ranks if there is a constant, otherwise by the scores."""
-    scores: list[list[float]] = []
-    names: list[list[Id]] = []
+    fused: list[tuple[list[Id], list[float]]] = []
     for query in range(len(hits[0].ids)):
-        listed = [result.ids[query].tolist() for result in hits]
-        column_of = {identity: column for column, identity in enumerate(dict.fromkeys(chain(*listed)))}
-        shares = np.zeros((len(hits), len(column_of)))
-        for row, result, weight, ids_of_result in zip(shares, hits, weights, listed, strict=True):
-            columns_of_result = [column_of[identity] for identity in ids_of_result]
-            row[columns_of_result] = weight * _shares(result.scores[query].astype(float), constant)
+        shares: dict[Id, list[float]] = {}  # Of each id, in each of the results.
+        for number, (result, weight) in enumerate(zip(hits, weights, strict=True)):
+            of_result = weight * _shares(result.scores[query].astype(float), constant)
+            for identity, share in zip(result.ids[query].tolist(), of_result.tolist(), strict=True):
+                shares.setdefault(identity, [0.0] * len(hits))[number] += share
         # Added in an order that does not depend on that of the results, so that equal scores are equal.
-        sums = np.sort(shares, axis=0).sum(axis=0)
-        best = np.argsort(-sums, kind="stable")[:top_k]
-        candidates = [*column_of]
-        names.append([candidates[column] for column in best.tolist()])
-        scores.append(sums[best].tolist())
-    columns = min([top_k, *map(len, names)])
-    shape, dtype = (len(names), columns), next((each.ids.dtype for each in hits if each.ids.size), hits[0].ids.dtype)
-    ids: npt.NDArray[Any] = np.array([row[:columns] for row in names], dtype).reshape(shape)
-    return IndexHits(np.array([row[:columns] for row in scores], np.float32).reshape(shape), ids)
+        sums = np.sort(np.array([*shares.values()]).reshape(-1, len(hits)), axis=1).sum(axis=1)
+        best, ids = np.argsort(-sums, kind="stable")[:top_k], [*shares]
+        fused.append(([ids[row] for row in best.tolist()], sums[best].tolist()))
+    columns = min([top_k, *(len(ids) for ids, _ in fused)])
+    shape, dtype = (len(fused), columns), next((part.ids.dtype for part in hits if part.ids.size), hits[0].ids.dtype)
+    names: npt.NDArray[Any] = np.array([ids[:columns] for ids, _ in fused], dtype).reshape(shape)
+    return IndexHits(np.array([sums[:columns] for _, sums in fused], np.float32).reshape(shape), names)
 
 
 def _shares(scores: npt.NDArray[np.float64], constant: float | None) -> npt.NDArray[np.float64]:
@@ -148,7 +143,8 @@ class ResultLists(list[list[Result]]):
         self.queries = queries
 
     def _repr_html_(self) -> str:
-        ranked = [(q, at, *hit[:3]) for q, own in zip(self.queries, self, strict=True) for at, hit in enumerate(own, 1)]
+        pairs = zip(self.queries, self, strict=True)
+        ranked = [(query, rank, *hit[:3]) for query, results in pairs for rank, hit in enumerate(results, 1)]
         rows = [(query if rank == 1 else "", rank, score, name, text) for query, rank, name, score, text in ranked]
         return Table(["query", "rank", "score", "id", "text"], rows)._repr_html_()
 
@@ -174,17 +170,17 @@ def rerank_results(rerank: Reranker, queries: list[str], results: list[list[Resu
     Raises:
         ValueError: If there is not one score per pair of a query and a text.
     """
-    pairs = [(query, each.text) for query, own in zip(queries, results, strict=True) for each in own]
+    pairs = [(query, hit.text) for query, hits in zip(queries, results, strict=True) for hit in hits]
     second = np.asarray(rerank.predict(pairs) if pairs else [], np.float32)
     if second.shape != (len(pairs),):
         raise ValueError(f"rerank gives scores of shape {second.shape} for {len(pairs)} pairs; pass one with one each")
     weight, ranked = getattr(rerank, "weight", None), []
-    for own, scores in zip(results, np.split(second, np.cumsum([*map(len, results)])[:-1]), strict=True):
+    for hits, scores in zip(results, np.split(second, np.cumsum([*map(len, results)])[:-1]), strict=True):
         if weight is not None:
-            first = _scale(np.array([each.score for each in own], np.float32))
+            first = _scale(np.array([hit.score for hit in hits], np.float32))
             scores = (1 - weight) * first + weight * _scale(scores)
         best = np.argsort(-scores, kind="stable")[:k].tolist()
-        ranked.append([own[position]._replace(score=float(scores[position])) for position in best])
+        ranked.append([hits[position]._replace(score=float(scores[position])) for position in best])
     return ranked
 
 

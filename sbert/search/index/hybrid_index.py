@@ -75,9 +75,9 @@ class HybridIndex:
         self._documents = Documents(None if folder is None else Path(folder), {**settings, **counts, "dim": None})
         with self._documents.transaction():
             about = self._documents.about()
-        for name, given in settings.items():
-            if about[name] != given and not (name == "language" and language == "auto"):
-                difference = f"{folder} was created with {name}={about[name]!r:.30}, not {given!r:.30}"
+        for name, value in settings.items():
+            if about[name] != value and not (name == "language" and language == "auto"):
+                difference = f"{folder} was created with {name}={about[name]!r:.30}, not {value!r:.30}"
                 raise ValueError(f"{difference}; pass the same model and language, or a new folder")
         self.language: str | None = about["language"]
         self._loaded: Passages | None = None
@@ -168,22 +168,22 @@ class HybridIndex:
 
     def _change(self, documents: Any, ids: Any, metadata: Any, chunk: int | None, replaces: bool) -> None:
         texts = list(rows_of(documents, "documents"))
-        given = list(ids) if isinstance(ids, Iterable) and not isinstance(ids, (str, bytes)) else ids
+        names = list(ids) if isinstance(ids, Iterable) and not isinstance(ids, (str, bytes)) else ids
         notes = None if metadata is None else metadata_json(metadata, len(texts))
         with self._lock, self._documents.transaction():
-            self._follow().new_ids(given, len(texts), replaces)  # Encoding takes time, so errors come first.
+            self._follow().new_ids(names, len(texts), replaces)  # Encoding takes time, so errors come first.
         if not texts:
             return
         spans, vectors = self._encode(texts, chunk)
         with self._lock, self._documents.transaction("IMMEDIATE"):
             loaded = self._follow()
-            names, replaced = loaded.new_ids(given, len(texts), replaces)
+            names, replaced = loaded.new_ids(names, len(texts), replaces)
             kinds = loaded.kinds[replaced].tolist()
             notes = notes or [as_json(loaded.metadata[kind]) for kind in kinds] or [b"{}"] * len(texts)
             encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
             fields = zip(map(as_json, names), notes, spans, vectors, encoded, strict=True)
             rows = enumerate(fields, start=loaded.about["next_row"])
-            new = [DocumentRecord(row, *each, document_checksum(row, *each)) for row, each in rows]
+            new = [DocumentRecord(row, *entry, document_checksum(row, *entry)) for row, entry in rows]
             self._write(loaded, replaced, new, names)
 
     def _encode(self, texts: list[str], chunk: int | None) -> tuple[list[bytes], list[bytes]]:
@@ -191,12 +191,12 @@ class HybridIndex:
         chunks = [Chunk(number, 0, len(text)) for number, text in enumerate(texts)]
         if chunk is not None:
             parts = split(self.model, texts, chunk, **with_role_prompt(self.model.prompts, "document", {}))
-            with_parts = {each.document for each in parts}  # The others have no tokens.
-            chunks = sorted([*parts, *(each for each in chunks if each.document not in with_parts)])
-        vectors = np.asarray(self.model.encode_document([each.text(texts) for each in chunks]), "<f4")
-        ends = np.searchsorted([each.document for each in chunks], np.arange(len(texts)), side="right")
-        spans = np.array([each[1:] for each in chunks], "<i4").reshape(-1, 2)
-        return tuple([part.tobytes() for part in np.split(each, ends[:-1])] for each in (spans, vectors))  # type: ignore
+            with_parts = {passage.document for passage in parts}  # The others have no tokens.
+            chunks = sorted([*parts, *(passage for passage in chunks if passage.document not in with_parts)])
+        vectors = np.asarray(self.model.encode_document([passage.text(texts) for passage in chunks]), "<f4")
+        ends = np.searchsorted([passage.document for passage in chunks], np.arange(len(texts)), side="right")
+        spans = np.array([passage[1:] for passage in chunks], "<i4").reshape(-1, 2)
+        return tuple([part.tobytes() for part in np.split(array, ends[:-1])] for array in (spans, vectors))  # type: ignore
 
     def _write(self, loaded: Passages, removed: Positions, new: list[DocumentRecord], names: list[Id]) -> None:
         """Replace the documents at some positions, inside a transaction; memory follows at the next call."""
@@ -204,10 +204,10 @@ class HybridIndex:
         about["change"] += 1
         about["removals"] += len(removed)
         about["documents"] += len(new) - len(removed)
-        about["passages"] += sum(len(each.spans) // 8 for each in new) - int(loaded.counts[removed].sum())
-        about["checksum"] += sum(each.crc for each in new) - int(loaded.crcs[removed].sum())
+        about["passages"] += sum(len(record.spans) // 8 for record in new) - int(loaded.counts[removed].sum())
+        about["checksum"] += sum(record.crc for record in new) - int(loaded.crcs[removed].sum())
         about["next_row"] += len(new)
-        about["next_id"] = max([loaded.ids.next_id, *(each + 1 for each in names if isinstance(each, int))])
+        about["next_id"] = max([loaded.ids.next_id, *(name + 1 for name in names if isinstance(name, int))])
         if new:
             about["dim"] = len(new[0].vectors) // (len(new[0].spans) // 8) // 4
             if loaded.about["dim"] not in (None, about["dim"]):
@@ -219,7 +219,7 @@ class HybridIndex:
         """What the database contains, inside a transaction."""
         loaded, self._loaded = self._loaded or Passages(self.language), None
         loaded.follow(self._documents, lexical)
-        self._loaded = loaded  # After an error, it is read anew.
+        self._loaded = loaded  # After an error, everything is read again.
         return loaded
 
     # -------------------------------------------------------------------------------------------------- searching

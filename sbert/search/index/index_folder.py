@@ -112,7 +112,7 @@ class Ids:
 
     def __init__(self, noun: str, ids: Iterable[Id] = (), next_id: int = 0) -> None:
         self._noun = noun
-        self.ids: dict[Id, None] = dict.fromkeys(ids)  # In the order of the rows; a dict finds an id at once.
+        self.ids: dict[Id, None] = dict.fromkeys(ids)  # In the order of the rows; a dict finds an id without a search.
         self.next_id: int = next_id
         self._array: npt.NDArray[np.int64] | npt.NDArray[np.object_] | None = None
 
@@ -149,20 +149,20 @@ class Ids:
     def append(self, ids: list[Id]) -> None:
         """Append ids that ``new_ids`` has checked."""
         self.ids.update(dict.fromkeys(ids))
-        self.next_id = max([self.next_id, *(each + 1 for each in ids if isinstance(each, int))])
+        self.next_id = max([self.next_id, *(name + 1 for name in ids if isinstance(name, int))])
         self._array = None
 
     def remaining(self, ids: Iterable[Id]) -> Mask | None:
         """Which rows remain without these ids; None if all. A KeyError if an id is unknown."""
         removed = dict.fromkeys(_check_ids(ids))
-        for each in removed:
-            if each not in self.ids:
-                raise KeyError(f"{each!r} is not an id of the index; nothing was removed")
-        return np.array([each not in removed for each in self.ids]) if removed else None
+        for name in removed:
+            if name not in self.ids:
+                raise KeyError(f"{name!r} is not an id of the index; nothing was removed")
+        return np.array([name not in removed for name in self.ids]) if removed else None
 
     def select(self, rows: Mask) -> None:
         """Remove the ids of all other rows."""
-        self.ids = {each: None for each, remains in zip(self.ids, rows.tolist(), strict=True) if remains}
+        self.ids = {name: None for name, remains in zip(self.ids, rows.tolist(), strict=True) if remains}
         self._array = None
 
     def array(self) -> npt.NDArray[np.int64] | npt.NDArray[np.object_]:
@@ -190,18 +190,18 @@ def join_blocks(blocks: list[np.ndarray]) -> np.ndarray:
 def _check_ids(ids: Iterable[Id]) -> list[Id]:
     if isinstance(ids, (str, bytes)) or not isinstance(ids, Iterable):
         raise TypeError(f"ids={ids!r:.60} is of type {type(ids).__name__}; pass a list of ids")
-    return [_check_id(each, position) for position, each in enumerate(ids)]
+    return [_check_id(name, position) for position, name in enumerate(ids)]
 
 
-def _check_id(given: object, position: int) -> Id:
+def _check_id(name: object, position: int) -> Id:
     """An id as int or str; an error unless it is a string or an integer of 64 bits.
 
     bool and float are errors, because True and 1.0 are equal to 1 in Python and would name the same vector.
     """
-    if isinstance(given, str):
-        return str(given)
-    if isinstance(given, (bool, np.bool_)) or not isinstance(given, (int, np.integer)):
-        raise TypeError(f"ids[{position}]={given!r} is of type {type(given).__name__}; pass whole numbers or strings")
-    if not -_INT64_END <= given < _INT64_END:
-        raise ValueError(f"ids[{position}]={given} does not fit 64 bits; pass it as a string")
-    return int(given)
+    if isinstance(name, str):
+        return str(name)
+    if isinstance(name, (bool, np.bool_)) or not isinstance(name, (int, np.integer)):
+        raise TypeError(f"ids[{position}]={name!r} is of type {type(name).__name__}; pass whole numbers or strings")
+    if not -_INT64_END <= name < _INT64_END:
+        raise ValueError(f"ids[{position}]={name} does not fit 64 bits; pass it as a string")
+    return int(name)

@@ -16,7 +16,7 @@ from sbert.search.index.filters import Filter
 from sbert.search.index.index import IndexHits
 from sbert.search.index.index_folder import Id, Ids, Mask, Positions
 
-# Vectors that are copied at once when only some are searched.
+# Vectors that are copied in one step when only some are searched.
 _STEP = 1 << 16
 
 
@@ -84,15 +84,17 @@ class Passages:
             self._vectors = grown
         numbers, spans = [np.array([self.rows, self.crcs, self.kinds, self.counts])], [self.spans]
         for block in blocks:
-            vectors = np.frombuffer(b"".join(each.vectors for each in block), "<f4").reshape(-1, about["dim"])
+            vectors = np.frombuffer(b"".join(record.vectors for record in block), "<f4").reshape(-1, about["dim"])
             vectors = vectors[: total - used]  # If there are more, ``follow`` says so.
             self._vectors[used : used + len(vectors)] = vectors
             used += len(vectors)
-            spans.append(np.frombuffer(b"".join(each.spans for each in block), "<i4").reshape(-1, 2))
-            kinds = [self._kind(each.metadata) for each in block]
-            counts = [len(each.spans) // 8 for each in block]
-            numbers.append(np.array([[each.row for each in block], [each.crc for each in block], kinds, counts]))
-            self.ids.append([json.loads(each.id) for each in block])
+            spans.append(np.frombuffer(b"".join(record.spans for record in block), "<i4").reshape(-1, 2))
+            kinds = [self._kind(record.metadata) for record in block]
+            counts = [len(record.spans) // 8 for record in block]
+            numbers.append(
+                np.array([[record.row for record in block], [record.crc for record in block], kinds, counts])
+            )
+            self.ids.append([json.loads(record.id) for record in block])
             self._add_texts(block)
         self.rows, self.crcs, self.kinds, self.counts = np.concatenate(numbers, 1)
         self.spans = np.concatenate(spans)
@@ -105,14 +107,14 @@ class Passages:
 
     def _add_texts(self, block: list[DocumentRecord]) -> None:
         if self.bm25 is not None:
-            texts = [each.text.decode("utf-8", "surrogatepass") for each in block]
-            self.bm25.add(texts, [each.row for each in block])
+            texts = [record.text.decode("utf-8", "surrogatepass") for record in block]
+            self.bm25.add(texts, [record.row for record in block])
 
-    def new_ids(self, given: Iterable[Id] | None, count: int, replaces: bool) -> tuple[list[Id], Positions]:
+    def new_ids(self, ids: Iterable[Id] | None, count: int, replaces: bool) -> tuple[list[Id], Positions]:
         """The ids of new documents, checked, and the positions of the documents that they replace."""
         if not replaces:
-            return self.ids.new_ids(given, count), np.empty(0, np.int64)
-        names = Ids("document").new_ids(given, count)
+            return self.ids.new_ids(ids, count), np.empty(0, np.int64)
+        names = Ids("document").new_ids(ids, count)
         self.ids.remaining(names)  # An error if one is unknown.
         position_of = dict(zip(self.names, range(len(self.names)), strict=True))
         return names, np.array([position_of[name] for name in names], np.int64)
@@ -152,7 +154,7 @@ class Passages:
             hits = search_blocks(CorpusBlocks(queries, _blocks(self.vectors, passages)), reach, similarity)
             owned = owners[passages[hits.indices]]  # (queries, reach)
             first = [np.sort(np.unique(row, return_index=True)[1])[:wanted] for row in owned]
-            if reach >= len(passages) or all(len(each) == wanted for each in first):
+            if reach >= len(passages) or all(len(columns) == wanted for columns in first):
                 columns = np.array(first, np.int64).reshape(len(owned), wanted)
                 return IndexHits(np.take_along_axis(hits.scores, columns, 1), np.take_along_axis(owned, columns, 1))
             reach = min(4 * reach, len(passages))
