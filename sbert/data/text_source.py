@@ -13,10 +13,10 @@ from sbert.data.file_formats import (
     TEXT,
     Name,
     Records,
-    require_columns,
     check_source,
     find_format,
     name_kind,
+    require_columns,
 )
 
 # Rows of a data set that are read in one step.
