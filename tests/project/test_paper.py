@@ -176,20 +176,6 @@ def test_a_comparison_is_decided_by_deviations_over_seeds() -> None:
     assert "nothing is trained, one figure each; not decided" in say(1, fixed)[0]
 
 
-def test_what_the_paper_does_not_have_is_said() -> None:
-    three = [50.0, 50.1, 50.2], [60.0, 60.1, 60.2]
-    said = say(1, {"SBERT-NLI": {"SICK-R": three[0]}, "SBERT-NLI-STSb": {"SICK-R": three[1]}})
-    assert said == ["SICK-R: SBERT-NLI 50.10 ± 0.10 < SBERT-NLI-STSb 60.10 ± 0.10: not in the paper"]
-    # A RoBERTa that reads both sentences is in no table of the paper, and so is an averaging network.
-    said = say(2, {"BERT-STSb": {"STSb": three[0]}, "BERT-NLI-STSb": {"STSb": three[1]}}, "SRoBERTa")
-    assert said[0].endswith(": not in the paper")
-    for table, row in ((1, "Averaging network, NLI"), (5, "Averaging network, NLI"), (7, "Averaging network")):
-        assert published.paper(table, row) == {}
-    # 84.30 ± 0.76 and 84.67 ± 0.19: the paper itself leaves this open.
-    said = say(2, {"SBERT-STSb": {"STSb": three[1]}, "BERT-STSb": {"STSb": three[0]}})
-    assert said[0].endswith(": the paper does not decide it (paper: 84.67 ± 0.19 ≈ 84.30 ± 0.76)")
-
-
 def test_every_pair_is_of_rows_that_a_table_has() -> None:
     for number, pairs_of_rows in claims.PAIRS.items():
         columns = {*published.COLUMNS[number], report.AVERAGE}
@@ -243,34 +229,6 @@ def test_paper_stopped_and_resumed(
     with pytest.raises(SystemExit):
         reproduce.main()
     assert "was created with" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("is_quick", [False, True])
-def test_rows_that_are_not_measured_are_named_and_samples_decide_nothing(
-    is_quick: bool, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def results(*_: Any, **__: Any) -> list[dict[str, Any]]:
-        rows = {3: ("SBERT-AFS, 10-fold", "BERT-AFS, 10-fold"), 2: ("SBERT-NLI", "SBERT-STSb"), 4: ("SBERT-WikiSec",)}
-        return [
-            {"table": table, "system": row, "seed": seed, "figures": {published.COLUMNS[table][0]: 0.5 + 0.1 * place}}
-            for table, systems_of_table in rows.items()
-            for place, row in enumerate(systems_of_table)
-            for seed in (0, 1)
-        ]
-
-    words = ["--data", folder / "data", "--backbone", folder / "bert", "--output", tmp_path, *["--quick"] * is_quick]
-    monkeypatch.setattr(sys, "argv", ["paper.py", "--tables", "2,3,4,6", *map(str, words)])
-    monkeypatch.setattr(reproduce, "measured", results)
-    reproduce.main()
-    said = capsys.readouterr().out
-    notes = [line for line in said.splitlines() if line.startswith("Rows of the paper's table that are not measured")]
-    assert [note.partition(": ")[2] for note in notes] == [
-        "Universal Sentence Encoder",
-        "tf-idf, SVR",
-        "Skip-Thoughts-CS, the triplet network of Ein Dor et al.",
-    ]
-    assert (claims.RULE in said, "agrees" in said or "contradicts" in said) == (not is_quick, not is_quick)
-    assert ("no comparison is decided" in said) == is_quick
 
 
 # ----------------------------------------------------------------- arguments, sections of articles, several backbones
