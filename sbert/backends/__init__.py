@@ -133,7 +133,7 @@ from sbert.backends.backend import PLAIN_REMEDY, Backend, CallSettings, Inferenc
 from sbert.backends.classification import scores
 from sbert.backends.linear import matrix_product
 from sbert.backends.minimal_bert import (
-    MinimalBert,
+    BertModel,
     PlainTokenizer,
     load_minimal_bert,
     materialize_tokenizer,
@@ -159,7 +159,7 @@ __all__ = [
     "Backend",
     "CallSettings",
     "InferenceCall",
-    "MinimalBert",
+    "BertModel",
     "PlainTokenizer",
     "accepts",
     "adopt",

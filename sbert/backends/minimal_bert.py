@@ -69,7 +69,7 @@ class Output(NamedTuple):
     last_hidden_state: Tensor
 
 
-class MinimalBert(nn.Module):
+class BertModel(nn.Module):
     """The modules of a ``BertModel``, initially without weights, in eval mode.
 
     Args:
@@ -170,13 +170,13 @@ class PlainTokenizer:
 # ------------------------------------------------------------------------------------- to the objects of transformers
 
 
-def convert_model(network: MinimalBert) -> PreTrainedModel:
+def convert_model(network: BertModel) -> PreTrainedModel:
     """The Hugging Face model with the innermost modules of a minimal one: the same weights, the same hooks."""
     origin = network.origin
     model = huggingface.rebuild_bert(json.loads(origin.files["config.json"]), network.state_dict(), origin.dtype)
     model.name_or_path = model.config.name_or_path = str(origin.folder)
     for name, part in network.named_modules(remove_duplicate=False):
-        if isinstance(part, (MinimalBert, nn.ModuleDict, nn.ModuleList)):
+        if isinstance(part, (BertModel, nn.ModuleDict, nn.ModuleList)):
             hooks = {key: value for key, value in vars(part).items() if "hook" in key}
             vars(model.get_submodule(name)).update(hooks, training=part.training)
         else:
@@ -242,7 +242,7 @@ _NOTES = {
 _EMPTY = {"never_split", "extra_special_tokens", "additional_special_tokens", "full_tokenizer_file"}
 
 
-def load_minimal_bert(folder: Path, dtype: torch.dtype) -> tuple[MinimalBert, PlainTokenizer] | None:
+def load_minimal_bert(folder: Path, dtype: torch.dtype) -> tuple[BertModel, PlainTokenizer] | None:
     """The BERT in a folder and its tokenizer; None if anything is unusual, so that transformers loads it.
 
     Args:
@@ -263,7 +263,7 @@ def _require(*usual: object) -> None:
         raise ValueError("transformers loads it")
 
 
-def _load(folder: Path, dtype: torch.dtype) -> tuple[MinimalBert, PlainTokenizer]:
+def _load(folder: Path, dtype: torch.dtype) -> tuple[BertModel, PlainTokenizer]:
     check_files(folder)
     names = os.listdir(folder)
     _require(not _UNUSUAL_FILES.intersection(names))
@@ -273,7 +273,7 @@ def _load(folder: Path, dtype: torch.dtype) -> tuple[MinimalBert, PlainTokenizer
     config = _read_config(values)
     plain = _read_tokenizer(origin, values.get("tokenizer_class"))
     weights = _read_weights(folder / "model.safetensors", config.num_hidden_layers)
-    network = MinimalBert(config, origin)
+    network = BertModel(config, origin)
     network.load_state_dict({name: weight.to(dtype) for name, weight in weights.items()}, assign=True)
     return network, plain
 

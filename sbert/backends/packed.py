@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from sbert.backends import huggingface
 from sbert.backends.attention import attend
 from sbert.backends.backend import Backend
-from sbert.backends.minimal_bert import MinimalBert
+from sbert.backends.minimal_bert import BertModel
 from sbert.backends.network import accepts, position_table, without_cache
 from sbert.batch import TokenBatch
 
@@ -79,7 +79,7 @@ def adopt(network: Any, backend: str = "auto") -> None:
         network: A Hugging Face model, which may come from another process; a minimal BERT has no need of it.
         backend: ``"plain"`` to set it back to that of torch.
     """
-    if isinstance(network, MinimalBert):
+    if isinstance(network, BertModel):
         return
     register()
     before, after = (NAME, "sdpa") if backend == "plain" else ("sdpa", NAME)

@@ -14,7 +14,7 @@ from sbert.backends.backend import Backend, CallSettings, RunBatch, inference_ca
 from sbert.backends.cpu_training import CpuTraining
 from sbert.backends.fused import Fused
 from sbert.backends.half_precision import HalfPrecision
-from sbert.backends.minimal_bert import MinimalBert, convert_model
+from sbert.backends.minimal_bert import BertModel, convert_model
 from sbert.backends.network import ModuleSnapshot, Samples, has_hooks, snapshot, state_of
 from sbert.backends.packed import Packed
 from sbert.backends.padded import Padded, in_dtype
@@ -107,7 +107,7 @@ def refusal(kind: type[Backend], network: Any, device: torch.device, dtype: torc
 
 def padding_reason(network: Any) -> str | None:
     """Why batches of a network are padded, if they are; the first batch may show a reason that was not known before."""
-    if isinstance(network, MinimalBert):
+    if isinstance(network, BertModel):
         return None
     known = state_of(network, ModelState).refusals
     compared = (reason for (kind, _, _), reason in known.items() if kind is Packed and reason)
@@ -190,7 +190,7 @@ def _fastest(network: Any, settings: CallSettings) -> tuple[Fused | HalfPrecisio
 
 def materialize(network: Any) -> Any:
     """The Hugging Face model with the weights of a minimal BERT, and what was chosen for that; others stay."""
-    if not isinstance(network, MinimalBert):
+    if not isinstance(network, BertModel):
         return network
     model: Any = convert_model(network)
     packed.adopt(model)

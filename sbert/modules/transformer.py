@@ -11,7 +11,7 @@ from torch import nn
 
 from sbert import backends
 from sbert.backends import (
-    MinimalBert,
+    BertModel,
     PlainTokenizer,
     check_limit,
     default_limit,
@@ -72,7 +72,7 @@ class Transformer(Tokenizing, nn.Module):
     @known_arguments
     def __init__(
         self,
-        model: str | os.PathLike[str] | PreTrainedModel | MinimalBert,
+        model: str | os.PathLike[str] | PreTrainedModel | BertModel,
         tokenizer: PreTrainedTokenizerBase | PlainTokenizer | None = None,
         max_seq_length: int | None = None,
         *,
@@ -112,7 +112,7 @@ class Transformer(Tokenizing, nn.Module):
         return self.materialize()
 
     @auto_model.setter
-    def auto_model(self, model: PreTrainedModel | MinimalBert) -> None:
+    def auto_model(self, model: PreTrainedModel | BertModel) -> None:
         """Only for type checkers: ``nn.Module`` keeps modules that are assigned."""
 
     @property
@@ -122,7 +122,7 @@ class Transformer(Tokenizing, nn.Module):
 
     def materialize(self) -> Any:
         """Replace a minimal BERT by the Hugging Face model with the same weights, and return that."""
-        if isinstance(self.network, MinimalBert):
+        if isinstance(self.network, BertModel):
             with huggingface.lock:
                 self.auto_model = backends.materialize(self.network)
         return self.network
@@ -206,7 +206,7 @@ class Transformer(Tokenizing, nn.Module):
             return batch.embeddings(torch.zeros(0, self.dim, dtype=network.dtype, device=batch.values.device))
         plain = self._backend == "plain" or batch.values.device in self.plain_devices
         learns = self.training or torch.is_grad_enabled()
-        if isinstance(network, MinimalBert) and not plain and (learns or has_hooks(network)):
+        if isinstance(network, BertModel) and not plain and (learns or has_hooks(network)):
             network = self.materialize()
         return batch.embeddings(backends.forward(network, batch, plain))
 

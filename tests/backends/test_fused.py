@@ -255,7 +255,7 @@ def test_a_forward_that_differs_is_not_used(model: SentenceEncoder, monkeypatch:
     network._states.clear()
     right = Fused.forward
     monkeypatch.setattr(Fused, "forward", lambda self, batch: right(self, batch) + 1e-2)
-    with pytest.warns(UserWarning, match="MinimalBert runs by its plain, slower forward: in the fused forward its vec"):
+    with pytest.warns(UserWarning, match="BertModel runs by its plain, slower forward: in the fused forward its vec"):
         assert np.abs(model.encode(TEXTS) - expected).max() <= 1e-6
     assert model.encode(TEXTS).shape  # It is said once.
 

@@ -20,7 +20,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from sbert import SentenceEncoder, TokenBatch, Transformer
-from sbert.backends import MinimalBert, PlainTokenizer, state
+from sbert.backends import BertModel, PlainTokenizer, state
 from sbert.backends import minimal_bert as light
 from sbert.backends.network import state_of
 from sbert.backends.state import ModelState
@@ -55,7 +55,7 @@ def full(folder: Path, **options: Any) -> SentenceEncoder:
 
 def is_light(model: SentenceEncoder) -> bool:
     """Whether nobody has asked for the objects of transformers as yet."""
-    lights = isinstance(model[0].network, MinimalBert), isinstance(model[0]._tokenizer, PlainTokenizer)
+    lights = isinstance(model[0].network, BertModel), isinstance(model[0]._tokenizer, PlainTokenizer)
     assert len(set(lights)) == 1
     return lights[0]
 

@@ -116,7 +116,7 @@ def test_info_for_people(folder: Path, run: Run) -> None:
     code, said, errors = run("info", folder, "--device", "cpu")
     assert (code, errors) == (0, "")
     lines = {line[:20].strip(): line[21:] for line in said.splitlines() if line[:1] != " "}
-    assert lines["modules"].startswith("Transformer(MinimalBert, dim=16, max_seq_length=64")
+    assert lines["modules"].startswith("Transformer(BertModel, dim=16, max_seq_length=64")
     assert (lines["dim"], lines["max_seq_length"], lines["similarity"]) == ("16", "64", "cosine")
     assert lines["prompts"] == "query: 'seven green hills: '"
     assert (lines["dtype"], lines["device"]) == ("float32", "cpu")

@@ -64,7 +64,7 @@ def test_a_model(model: SentenceEncoder) -> None:
     cells = read(shown).cells
     rows = dict(zip(cells[2::2], cells[3::2], strict=True))
     assert cells[0] == "SentenceEncoder"
-    assert rows["module 0"].startswith("Transformer(MinimalBert, dim=")
+    assert rows["module 0"].startswith("Transformer(BertModel, dim=")
     assert rows["similarity"] == "dot"
     assert rows["dimension"] == str(shown.get_sentence_embedding_dimension())
     assert rows["prompts"] == "query: '<query>: '"
