@@ -115,12 +115,16 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
         backend: str = "auto",
     ) -> None:
         weights_dtype, arguments = loading_options(dtype, model_kwargs, tokenizer_kwargs, config_kwargs)
-        modules = modules or (hub.OWN,)
+        device, modules = check_device(device or default_device()), modules or (hub.OWN,)
         settings, reference, folder = EncoderSettings(), None, None
         if len(modules) == 1 and isinstance(modules[0], (str, os.PathLike)):
             find = partial(hub.resolve, token=token, cache_folder=cache_folder, local_files_only=local_files_only)
             folder = find(modules[0], organisation="sentence-transformers", revision=revision)
-            settings, chain, reference = read_whole(folder, lambda: read_folder(folder, weights_dtype, find, arguments))
+            # Weights that are there in half precision need no copy in it.
+            keep_half = device.type == "cuda" and "quantization_config" not in arguments["model_kwargs"]
+            settings, chain, reference = read_whole(
+                folder, lambda: read_folder(folder, weights_dtype, find, arguments, keep_half)
+            )
         else:
             chain = [module for module in modules if isinstance(module, nn.Module)]
             if len(chain) != len(modules):
@@ -142,7 +146,7 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
         self.automatic_dtype: bool = weights_dtype is None
         self._reference = reference
         self._warned_of: str | None = None
-        self.to(device=check_device(device or default_device()), dtype=weights_dtype)
+        self.to(device=device, dtype=weights_dtype or (self.dtype if self.dtype.itemsize == 2 and folder else None))
         adapt_half_precision(self, self.device)
         if folder is None:
             self._check_first_modules()

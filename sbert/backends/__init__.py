@@ -8,7 +8,6 @@ padded only if its attention needs padding (DeBERTa).
 | backend | runs when |
 |---|---|
 | ``fused`` | ``encode`` with these models: a forward from copies of the weights, laid out for speed |
-| ``cpu_training`` | training of BERT-family models on a CPU: a layer in few calls, without padding |
 | ``packed`` | the Hugging Face module without padding: all texts of a batch as one row |
 | ``padded`` | the Hugging Face module with padding, if its attention needs it |
 

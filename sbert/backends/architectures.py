@@ -55,8 +55,6 @@ class Layer:
 
     With a gate, ``up`` gives twice what ``down`` takes:  x = down(activation(first half) * second half).
 
-    A dropout that is None drops nothing; ``dropout`` applies to attention weights.
-
     Args:
         qkv: Queries, keys and values: three products of the same input, or one with their outputs side by side.
         up: The first product of the feed-forward network, or two: the halves of a gated one.
@@ -79,9 +77,6 @@ class Layer:
     norm: nn.Module
     query_norm: nn.Module | None = None
     key_norm: nn.Module | None = None
-    dropout: nn.Dropout | None = None
-    out_dropout: nn.Dropout | None = None
-    down_dropout: nn.Dropout | None = None
     out_norm: nn.Module | None = None
     down_norm: nn.Module | None = None
     scale: float | None = None
@@ -109,8 +104,7 @@ class Backbone:
         positions: Embeddings of absolute positions. With a padding index, positions are counted from it.
         token_types: Embeddings of the two texts of a pair; single texts use the first.
         norm: Norm of the sum of the embeddings.
-        dropout: Dropout of the embeddings.
-        widen: Projection from embeddings of a smaller dimension to that of the layers.
+        embedding_projection: Projection from embeddings of a smaller dimension to that of the layers.
         final_norm: Norm of the output.
         position_bias: Bias of the attention scores.
         rotary: Rotary positions; some models have them for each type of layer.
@@ -125,29 +119,10 @@ class Backbone:
     positions: nn.Embedding | None = None
     token_types: nn.Embedding | None = None
     norm: nn.Module | None = None
-    dropout: nn.Dropout | None = None
-    widen: nn.Linear | None = None
+    embedding_projection: nn.Linear | None = None
     final_norm: nn.Module | None = None
     position_bias: OfLength | None = None
     rotary: Mapping[str, OfLength] = field(default_factory=dict)
-
-    @property
-    def beyond_bert(self) -> str | None:
-        """What its layers have that those of BERT have not, in words; None if they are like those of BERT."""
-        layers, kind = self.layers, self.architecture
-        linear = [each for layer in layers for each in (*layer.qkv, layer.out, *layer.up, layer.down)]
-        parts: dict[str, object] = {
-            "a position bias": self.position_bias,
-            "rotary positions": self.rotary,
-            "norms before": kind.norm_first,
-            "gates": any(layer.is_gated for layer in layers),
-            "shared heads, or one product for all": {len(layer.qkv) * self.key_heads for layer in layers}
-            != {3 * self.heads},
-            "no biases": any(each.bias is None for each in linear),
-            "causal attention": any(layer.causal for layer in layers),
-        }
-        beyond = ", ".join(name for name, present in parts.items() if present)
-        return f"its layers have {beyond}" if beyond else None
 
 
 _EMBEDDINGS = {
@@ -155,23 +130,19 @@ _EMBEDDINGS = {
     "positions": "embeddings.position_embeddings",
     "token_types": "embeddings.token_type_embeddings",
     "norm": "embeddings.LayerNorm",
-    "dropout": "embeddings.dropout",
-    "widen": "embeddings_project",  # of small ELECTRA models
+    "embedding_projection": "embeddings_project",  # of small ELECTRA models
 }
 # Types of rotary positions, as configurations name them, that do not depend on the longest row of a batch.
 _ROTARY = {"default", "linear", "yarn", "llama3"}
 # Parts that some models of an architecture lack.
-_OPTIONAL = ("token_types", "widen")
+_OPTIONAL = ("token_types", "embedding_projection")
 Names = Mapping[str, str | tuple[str, ...]]
 _BERT: Names = {
     "qkv": ("attention.self.query", "attention.self.key", "attention.self.value"),
-    "dropout": "attention.self.dropout",
     "out": "attention.output.dense",
-    "out_dropout": "attention.output.dropout",
     "attention_norm": "attention.output.LayerNorm",
     "up": ("intermediate.dense",),
     "down": "output.dense",
-    "down_dropout": "output.dropout",
     "norm": "output.LayerNorm",
 }
 
@@ -222,7 +193,7 @@ _DECODER: Names = {
 _rotated = partial(Architecture, layers="layers", norm_first=True, rotary="rotary_emb")
 _NOMIC = _rotated(
     {**_ATTENTION, **_GATED, "attention_norm": "post_attention_layernorm", "norm": "post_mlp_layernorm"},
-    {part: _EMBEDDINGS[part] for part in ("tokens", "token_types", "norm", "dropout")},
+    {part: _EMBEDDINGS[part] for part in ("tokens", "token_types", "norm")},
     norm_first=False,
 )
 _T5 = Architecture(
@@ -253,9 +224,7 @@ ARCHITECTURES = {
         {
             **_BERT,
             "qkv": ("attention.attn.q", "attention.attn.k", "attention.attn.v"),
-            "dropout": "attention.attn.dropout",
             "out": "attention.attn.o",
-            "out_dropout": "attention.dropout",
             "attention_norm": "attention.LayerNorm",
         },
         position_bias="encoder.compute_position_bias",
@@ -263,12 +232,10 @@ ARCHITECTURES = {
     "distilbert": Architecture(
         {
             "qkv": ("attention.q_lin", "attention.k_lin", "attention.v_lin"),
-            "dropout": "attention.dropout",
             "out": "attention.out_lin",
             "attention_norm": "sa_layer_norm",
             "up": ("ffn.lin1",),
             "down": "ffn.lin2",
-            "down_dropout": "ffn.dropout",
             "norm": "output_layer_norm",
         },
         layers="transformer.layer",
@@ -342,7 +309,7 @@ def describe(network: Any) -> Backbone | str:
         backbone = _backbone(network, architecture, ACTIVATIONS[activation])
     except AttributeError as error:
         return f"parts of it were replaced ({error})"
-    known = (nn.Linear, nn.LayerNorm, nn.Embedding, nn.Dropout)
+    known = (nn.Linear, nn.LayerNorm, nn.Embedding)
     values = chain.from_iterable(vars(part).values() for part in (backbone, *backbone.layers))
     for module in chain.from_iterable(value if isinstance(value, tuple) else (value,) for value in values):
         kind = type(module)

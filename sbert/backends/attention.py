@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from itertools import chain, starmap
+from typing import TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -19,6 +20,7 @@ from sbert.storage.files import is_failure, one_line
 from sbert.storage.folders import user_cache
 from sbert.storage.processes import Lock, has_died, mark_running
 
+Result = TypeVar("Result")
 _HALF = (torch.bfloat16, torch.float16)
 # In half precision, CPUs process keys in blocks; an incomplete block costs as much as two, so masked keys complete it.
 _BLOCK, _FILLER = 16, 11
@@ -31,7 +33,9 @@ _MULTIPLE, _LARGEST = 8, 256
 # Why that kernel cannot be used, if so, by use (training or not), dtype, device and head size. torch may be built
 # without it, as on Windows.
 _failures: dict[tuple[bool, torch.dtype, torch.device, int], str | None] = {}
-_lock = Lock()  # Held while settings of the whole process are others.
+_lock = Lock()
+# For each running call, whether the process used cuDNN's attention before the first of them.
+_before: list[bool] = []
 
 
 def has_kernel(dtype: torch.dtype, device: torch.device, dim: int, training: bool = False) -> bool:
@@ -161,8 +165,7 @@ def _attend(
 ) -> Tensor:
     """Attention of rows of one length. Shape: (rows, heads, length, dim); with fewer heads, keys are shared."""
     shared = k.shape[1] != q.shape[1]
-    with _without_cudnn() if q.device.type == "cuda" and not torch.compiler.is_compiling() else nullcontext():
-        return F.scaled_dot_product_attention(q, k, v, mask, dropout, causal, scale=scale, enable_gqa=shared)
+    return F.scaled_dot_product_attention(q, k, v, mask, dropout, causal, scale=scale, enable_gqa=shared)
 
 
 def _mask(length: int, bias: Tensor | None, sees: tuple[int, int], like: Tensor) -> Tensor | None:
@@ -208,40 +211,65 @@ def attend_padded(
     scale: float | None = None,
     sees: tuple[int, int] = (-1, -1),
 ) -> Tensor:
-    """Attention in one call on a GPU, with rows padded to one of few shapes.
+    """Attention in one call, with rows padded to one of few shapes, where a mask hides the padding."""
+    count, length = padded_shape(rows)
+    causal = bias is None and sees == (-1, 0)  # Padding stands after all tokens, which do not see it.
+    slots, mask = _of_rows(rows, (sees, causal), lambda: _slots_and_mask(rows, bias, sees, causal, query))
 
-    Further elements of each head hide the padding: 1 in the queries, 0 in the keys of tokens, and in those of padding
-    so far below that their weight is 0. A mask would differ from row to row, and with a bias take as much memory as
-    all scores.
-    """
-    dim, (count, length) = query.shape[-1], padded_shape(rows)
-    scale, extra = dim**-0.5 if scale is None else scale, _MULTIPLE - dim % _MULTIPLE
-    slots = rows.row_of_token * length + rows.position_of_token  # (tokens,)
+    dim = query.shape[-1]
+    missing = -dim % _MULTIPLE
 
-    def spread(x: Tensor, at_tokens: float, at_padding: float) -> Tensor:
-        whole = x.new_zeros(count * length, x.shape[1], dim + extra)
-        if at_padding:
-            whole[..., dim:] = at_padding
-        whole.index_copy_(0, slots, F.pad(x, (0, extra), value=at_tokens))
-        return whole.view(count, length, x.shape[1], -1).transpose(1, 2)  # (count, heads, length, dim + extra)
+    def spread(x: Tensor) -> Tensor:
+        x = F.pad(x, (0, missing)) if missing else x
+        padded = x.new_zeros(count * length, *x.shape[1:]).index_copy(0, slots, x)
+        return padded.view(count, length, *x.shape[1:]).transpose(1, 2)  # (count, heads, length, dim)
 
-    hidden = -min(_HIDDEN / (scale * extra), _HIDDEN)
-    q, k, v = spread(query, 1.0, 0.0), spread(key, 0.0, hidden), spread(value, 0.0, 0.0)
-    if bias is not None and (missing := length - bias.shape[-1]) > 0:
-        bias = F.pad(bias, (0, missing, 0, missing))
-    causal = bias is None and sees == (-1, 0)
-    mask = None if causal else _mask(length, bias, sees, query)
-    out = _attend(q, k, v, mask, dropout, causal, scale)
+    scale = dim**-0.5 if scale is None else scale
+    out = _attend(spread(query), spread(key), spread(value), mask, dropout, causal, scale)
     return out.transpose(1, 2).flatten(0, 1).index_select(0, slots)[..., :dim]
 
 
-@contextmanager
-def _without_cudnn() -> Iterator[None]:
-    """cuDNN, which torch prefers on H100 and B200, takes 20 to 440 ms to plan each new shape."""
-    from torch.nn.attention import SDPBackend, sdpa_kernel
+def _slots_and_mask(
+    rows: Ragged, bias: Tensor | None, sees: tuple[int, int], causal: bool, like: Tensor
+) -> tuple[Tensor, Tensor | None]:
+    """The index of each token in the flattened padded rows, and the additive mask of the scores."""
+    count, length = padded_shape(rows)
+    slots = rows.row_of_token * length + rows.position_of_token  # (tokens,)
+    if causal:
+        return slots, None
+    # Finite, so that a row without tokens gives numbers and no NaN, which would reach the gradients.
+    hidden = like.new_full((count * length,), -_HIDDEN).index_fill_(0, slots, 0.0).view(count, 1, 1, length)
+    if bias is not None and (missing := length - bias.shape[-1]) > 0:
+        bias = F.pad(bias, (0, missing, 0, missing))
+    mask = _mask(length, bias, sees, like)
+    return slots, hidden if mask is None else mask + hidden
 
-    with _lock, sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]):
+
+def _of_rows(rows: Ragged, name: object, compute: Callable[[], Result]) -> Result:
+    """What all layers need of the rows of a batch, which is computed once and freed with the batch."""
+    known = vars(rows).setdefault("_of_attention", {})
+    if name not in known:
+        known[name] = compute()
+    result: Result = known[name]
+    return result
+
+
+@contextmanager
+def without_cudnn() -> Iterator[None]:
+    """Without cuDNN's attention, which torch prefers on H100 and B200: it takes 20 to 440 ms to plan each new shape.
+
+    Threads share this setting of the process: the last one to leave restores it.
+    """
+    with _lock:
+        _before.append(_before[0] if _before else torch.backends.cuda.cudnn_sdp_enabled())
+        torch.backends.cuda.enable_cudnn_sdp(False)
+    try:
         yield
+    finally:
+        with _lock:
+            before = _before.pop()
+            if not _before:
+                torch.backends.cuda.enable_cudnn_sdp(before)
 
 
 # ------------------------------------------------------------------------------ torch's kernel for rows of any length

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from sbert.backends.architectures import Backbone, Layer, OfLength, describe
 from sbert.backends.attention import attend, round_length
 from sbert.backends.backend import Backend, Compiling
-from sbert.backends.linear import Product, choose_layout, filler, linear
+from sbert.backends.linear import Product, choose_layout, linear, tokens_to_bucket_boundary
 from sbert.backends.network import has_hooks
 from sbert.backends.packed import positions
 from sbert.batch import TokenBatch
@@ -25,17 +25,17 @@ Norm = Callable[[Tensor], Tensor]
 def _norm(module: Any, dtype: torch.dtype, offset: float = 0.0) -> Norm:
     """A norm from copies of its weights, with sums in float32 for every dtype."""
     if not isinstance(module, nn.LayerNorm):
-        eps = module.eps if hasattr(module, "eps") else module.variance_epsilon
-        return partial(_rms_norm, weight=module.weight.detach().to(accumulation_dtype(dtype)) + offset, eps=eps)
+        weight, eps = module.weight.detach(), module.eps if hasattr(module, "eps") else module.variance_epsilon
+        if weight.device.type == "cpu":  # torch.rms_norm takes three times as long there.
+            return partial(_rms_norm, weight=weight.to(accumulation_dtype(dtype)) + offset, eps=eps)
+        weight = (weight.float() + offset).to(dtype)
+        return partial(torch.rms_norm, normalized_shape=weight.shape, weight=weight, eps=eps)
     weight = module.weight.detach().to(dtype)
     bias = None if module.bias is None else module.bias.detach().to(dtype)
     return partial(torch.layer_norm, normalized_shape=weight.shape, weight=weight, bias=bias, eps=module.eps)
 
 
 def _rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    if x.device.type != "cpu":
-        return torch.rms_norm(x.to(weight.dtype), weight.shape, weight, eps).to(x.dtype)
-    # On a CPU, that takes three times as long.
     squares: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=weight.dtype).square_()
     return (x * squares.div_(x.shape[-1]).add_(eps).rsqrt_()).mul_(weight).to(x.dtype)
 
@@ -53,11 +53,15 @@ class _Layer:
         kind, self.heads, self.key_heads = backbone.architecture, backbone.heads, backbone.key_heads
         self.norm_first, self.rotary = kind.norm_first, layer.rotary
         self.options: dict[str, Any] = {"causal": layer.causal, "window": layer.window, "scale": layer.scale}
-        self.qkv = linear(layer.qkv, dtype, reordered)
-        size = layer.down.in_features
+        # Three products of the weights themselves take less memory than one of a copy, which has to be made anyway to
+        # reorder or to cast them.
+        copied = reordered or layer.out.weight.dtype != dtype
+        parts = [layer.qkv] if copied else [[part] for part in layer.qkv]
+        self.qkv, *self.key_value = [linear(part, dtype, reordered) for part in parts]
         # With a gate, two products: activation and multiplication are part of them.
-        self.up = linear(layer.up, dtype, reordered, backbone.activation, rows=slice(size))
-        self.gated = linear(layer.up, dtype, reordered, None, "mul", slice(size, None)) if layer.is_gated else None
+        size, (gate, *_, up) = layer.down.in_features, layer.up * 2
+        self.up = linear([gate], dtype, reordered, backbone.activation, rows=slice(size))
+        self.gated = linear([up], dtype, reordered, None, "mul", slice(-size, None)) if layer.is_gated else None
         norms = (layer.attention_norm, layer.query_norm, layer.key_norm, layer.out_norm, layer.down_norm)
         copies = [norm and _norm(norm, dtype, kind.norm_offset) for norm in norms]
         self.attention_norm, self.query_norm, self.key_norm, *after = copies
@@ -74,13 +78,16 @@ class _Layer:
         if self.norm_first and self.attention_norm is not None:
             x = self.attention_norm(x)
         tokens, mixed = len(x), self.qkv(x)
-        if batch.rows == 1 and bias is None and self.is_plain and mixed.device.type == "cpu":
+        if batch.rows == 1 and bias is None and self.is_plain and x.device.type == "cpu" and not self.key_value:
             # The same as below, in few operations.
             query, key, value = mixed.view(1, tokens, 3, self.heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
             return F.scaled_dot_product_attention(query, key, value).transpose(1, 2).reshape(tokens, -1)
         heads = [self.heads, self.key_heads, self.key_heads]
-        grouped = mixed.view(tokens, sum(heads), -1)  # (tokens, heads, head dim)
-        query, key, value = grouped.split_with_sizes(heads, dim=1)
+        if self.key_value:
+            parts = [mixed, *(product(x) for product in self.key_value)]
+            query, key, value = (part.view(tokens, count, -1) for part, count in zip(parts, heads, strict=True))
+        else:  # (tokens, heads, head dim)
+            query, key, value = mixed.view(tokens, sum(heads), -1).split_with_sizes(heads, dim=1)
         if self.query_norm is not None and self.key_norm is not None:
             query, key = self.query_norm(query), self.key_norm(key)
         if rotation is not None:
@@ -157,7 +164,8 @@ class Fused(Backend):
             summed = (summed + types.weight.detach()[:, None]).flatten(0, 1)
         self._positions = summed  # (types * positions, dim): the sum of each type with each position
         self._norm = None if backbone.norm is None else _norm(backbone.norm, accumulation)
-        self._widen = None if backbone.widen is None else linear([backbone.widen], dtype, self._reordered)
+        projection = backbone.embedding_projection
+        self._projection = None if projection is None else linear([projection], dtype, self._reordered)
         self._layers = [_Layer(layer, backbone, dtype, self._reordered) for layer in backbone.layers]
         self._final_norm = None if backbone.final_norm is None else _norm(backbone.final_norm, dtype, offset)
         self._bias = None if backbone.position_bias is None else _of_longest(backbone.position_bias, dtype)
@@ -184,10 +192,9 @@ class Fused(Backend):
             batch = _round_up(batch)
         x = self._embed(batch)
         bias = None if self._bias is None else self._bias(batch.longest)
-        # Cosines and sines for each token. Shape: (2, tokens, 1, head dim).
-        rotary: dict[str | None, Tensor] = {
-            kind: of_length(batch.longest)[:, batch.position_of_token, None] for kind, of_length in self._rotary.items()
-        }
+        rotary: dict[str | None, Tensor] = {}  # Cosines and sines for each token: (2, tokens, 1, head dim).
+        for kind, of_length in self._rotary.items():
+            rotary[kind] = of_length(batch.longest)[:, batch.position_of_token, None]
         for layer in self._layers:
             x = self._rest(layer, layer.attention(x, batch, bias, rotary.get(layer.rotary)), x)
         if self._final_norm is not None:
@@ -209,13 +216,13 @@ class Fused(Backend):
         if self._norm is not None:
             x = self._norm(x)
         x = x.to(self.dtype)
-        return x if self._widen is None else self._widen(x)
+        return x if self._projection is None else self._projection(x)
 
 
 def _round_up(batch: TokenBatch) -> TokenBatch:
     """The batch with appended rows of one token, so that few different numbers of tokens occur."""
     tokens = len(batch.values)
-    count = filler(tokens)
+    count = tokens_to_bucket_boundary(tokens)
     if not count:
         return batch
     ids = F.pad(batch.values, (0, count))

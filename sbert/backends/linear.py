@@ -31,12 +31,13 @@ def linear(
     With oneDNN, all of it is one call. Its arguments have no names: they would take a single sentence longer.
 
     Args:
-        layers: Linear layers with the same input; their outputs are concatenated.
+        layers: Linear layers with the same input, whose outputs stand side by side; the weights of a single one in
+            this dtype are not copied, unless they are reordered.
         dtype: Dtype of the computation.
         reordered: Whether to use a copy of the weights in the layout of oneDNN.
         activation: Applied to the output.
         combine: How the output is combined with a second argument of the function, if it takes one.
-        rows: Which of the outputs are computed.
+        rows: Which of the outputs of each layer are computed.
 
     Shape:
         Input: (tokens, in). Second argument, output: (tokens, the sum of the layers' outs, or as many as ``rows``).
@@ -47,10 +48,10 @@ def linear(
         tensor([[1.],
                 [1.]])
     """
-    weights = [layer.weight.detach().to(dtype) for layer in layers]
-    weight = (weights[0] if len(weights) == 1 else torch.cat(weights))[rows]
+    weight = _side_by_side([layer.weight for layer in layers], dtype, rows)
     biases = [layer.weight.new_zeros(len(layer.weight)) if layer.bias is None else layer.bias for layer in layers]
-    bias = torch.cat([each.detach().to(dtype) for each in biases])[rows]
+    has_bias = any(layer.bias is not None for layer in layers)
+    bias = _side_by_side(biases, dtype, rows) if has_bias else None
     pointwise = None
     if reordered:
         weight = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), _EXPECTED_TOKENS)
@@ -74,15 +75,13 @@ def linear(
     return lambda x: apply(product(x))
 
 
-def uses_onednn(dtype: torch.dtype) -> bool:
-    """Whether ``matrix_product`` calls oneDNN: in float32 on processors of AMD, where MKL takes twice the time.
-
-    It follows from the processor, not from a measurement, so that a run that is resumed computes the same bits.
-    """
-    return dtype == torch.float32 and _processor() == "AuthenticAMD" and torch._C._has_mkldnn
+def _side_by_side(tensors: Sequence[Tensor], dtype: torch.dtype, rows: slice) -> Tensor:
+    """The rows of all tensors in a dtype; those of a single one that has this dtype are no copy."""
+    parts = [tensor.detach()[rows].to(dtype) for tensor in tensors]
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
-def filler(tokens: int) -> int:
+def tokens_to_bucket_boundary(tokens: int) -> int:
     """How many tokens are missing to the next of at most 16 numbers per power of two.
 
     oneDNN compiles for each number of tokens, which takes as long as a small batch and memory that is not released.
@@ -91,8 +90,12 @@ def filler(tokens: int) -> int:
 
 
 def matrix_product(dtype: torch.dtype, device_type: str = "cpu") -> Product:
-    """The function x W' + b of x, W and b or None, without a graph, of matrices that may be transposed views."""
-    if device_type != "cpu" or not uses_onednn(dtype):
+    """The function x W' + b of x, W and b or None, without a graph, of matrices that may be transposed views.
+
+    That of oneDNN in float32 on processors of AMD, where MKL takes twice the time for the scores of many vectors. It
+    follows from the processor, not from a measurement.
+    """
+    if device_type != "cpu" or dtype != torch.float32 or _processor() != "AuthenticAMD" or not torch._C._has_mkldnn:
         return F.linear
     return partial(torch.ops.mkldnn._linear_pointwise.default, attr="none", scalars=[], algorithm="")
 

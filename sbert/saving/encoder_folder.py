@@ -30,7 +30,11 @@ _LANGUAGES, _HEAD = re.compile(r"^language:(.*(?:\n *- .*)*)", re.MULTILINE), 1 
 
 
 def read_folder(
-    folder: Path, dtype: torch.dtype | None, resolve: Callable[[str], Path], arguments: Arguments
+    folder: Path,
+    dtype: torch.dtype | None,
+    resolve: Callable[[str], Path],
+    arguments: Arguments,
+    keep_half: bool = False,
 ) -> tuple[EncoderSettings, list[nn.Module], Reference | None]:
     """The settings, modules and reference vectors of the encoder in ``folder``.
 
@@ -39,11 +43,12 @@ def read_folder(
         dtype: Dtype of the weights. Default: float32.
         resolve: Returns the folder of a model by its name; an adapter's files name their base model.
         arguments: The caller's arguments for transformers, by the names that folders have for them.
+        keep_half: Whether weights stay in half precision where a file has them so, unless there is a dtype.
 
     Raises:
         ValueError: If a file is damaged or names an unknown module; the message names the file.
     """
-    settings, options = _read_settings(folder), ReadOptions(dtype, resolve, arguments)
+    settings, options = _read_settings(folder), ReadOptions(dtype, resolve, arguments, keep_half)
     # A broken link is an error, not a model without modules.json.
     read = _read_modules if os.path.lexists(folder / MODULES) else _read_plain_model
     return settings, read(folder, options), read_reference(folder / REFERENCE)

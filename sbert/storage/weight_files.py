@@ -21,6 +21,8 @@ from sbert.storage.files import UnreadableError, check_file, inside, read_object
 
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 _FLOATS = {"F64", "F32", "F16", "BF16", "torch.float64", "torch.float32", "torch.float16", "torch.bfloat16"}
+_HALF = {"BF16": torch.bfloat16, "F16": torch.float16}
+_HALF |= {str(dtype): dtype for dtype in _HALF.values()}
 # Position and mask tables that old versions of transformers saved with the weights.
 _TABLES = re.compile(r"(^|\.)(position_ids|token_type_ids|inv_freq|num_batches_tracked|att(entio)?n\.(masked_)?bias)$")
 # What a model may have beyond the weights in its file (a pooler, a head, position tables): elements, and parameters and
@@ -61,6 +63,12 @@ class WeightsHeader(NamedTuple):
             if tensor.dtype not in _FLOATS and name not in integers and not _TABLES.search(name):
                 reason = f"contains {name} as {tensor.dtype}, where floating-point numbers are expected"
                 raise UnreadableError(self.path, reason, "use a copy of the model with floating-point weights")
+
+
+def half_precision_of(folder: Path) -> torch.dtype | None:
+    """bfloat16 or float16, if all weights in a folder have this dtype."""
+    dtypes = {tensor.dtype for name, tensor in read_header(folder).tensors.items() if not _TABLES.search(name)}
+    return _HALF.get(dtypes.pop()) if len(dtypes) == 1 else None
 
 
 def weights_file(folder: Path, names: Sequence[str] = WEIGHTS) -> Path:

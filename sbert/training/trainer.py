@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
+from sbert.backends.huggingface import find_adapters
 from sbert.distributed.ranks import Ranks
 from sbert.evaluation.evaluator import Evaluate
 from sbert.inputs.arguments import known_arguments_or, warn
@@ -160,6 +161,8 @@ class Trainer:
     def _check_settings(self) -> None:
         """Raise for settings that this model or these callbacks cannot have; warn of those that change nothing."""
         config = self.config
+        if self.model.automatic_dtype and self.model.dtype.itemsize < 4 and not find_adapters(self.model):
+            self.model.float()  # A folder in half precision keeps its dtype on a GPU for ``encode`` alone.
         check_dtypes(self.model, config)
         if not config.merge_adapters and self.model.is_cross_encoder:
             raise ValueError("merge_adapters=False is for encoders; a cross-encoder is saved with its adapters merged")

@@ -107,9 +107,9 @@ def build_whole(family: str) -> Any:
     return small.randomized(getattr(transformers, model)(made))
 
 
-def build(family: str, folder: Path, limit: int | None = LIMIT) -> Path:
+def build(family: str, folder: Path, limit: int | None = LIMIT, dtype: torch.dtype = torch.float32) -> Path:
     """A folder as sentence-transformers 2 wrote it."""
-    build_whole(family).save_pretrained(folder)
+    build_whole(family).to(dtype).save_pretrained(folder)
     left = {"padding_side": "left"} if family == "qwen3" else {}
     small.wrapped(FAMILIES[family][3](), 64, **left).save_pretrained(folder)
     mode = "lasttoken" if family == "qwen3" else "mean_tokens"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import copy
 import gc
-import random
-import time
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -17,14 +15,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from sbert import Normalize, Pooling, SentenceEncoder, TokenBatch, Trainer, TrainingConfig, Transformer
+from sbert import Normalize, Pooling, SentenceEncoder, TokenBatch, Transformer
 from sbert.backends import network, state
 from sbert.backends.architectures import ACTIVATIONS, GELU, GELU_TANH, RELU, Activation
-from sbert.backends.cpu_training import CpuTraining
 from sbert.backends.fused import Fused
 from sbert.backends.linear import choose_layout, linear
 from sbert.backends.network import Samples
-from sbert.losses import CosineSimilarityLoss
 from sbert.pipeline.run import evaluating
 from tests import small
 from tests.backends.test_families import FAMILIES, SHAPE, build
@@ -242,7 +238,6 @@ def test_a_forward_of_the_callers_own_runs(model: SentenceEncoder) -> None:
     assert np.abs(changed - by_modules(model)).max() <= 1e-6
     assert np.abs(changed - expected).max() > 1e-3
     assert cached(model).reason == "parts of it were replaced (forward)"
-    assert CpuTraining.supports(model[0].network, torch.device("cpu"), torch.float32) == cached(model).reason
     del layer.forward
     assert np.array_equal(model.encode(TEXTS), expected)
 
@@ -347,22 +342,3 @@ def test_the_plain_layout_where_the_other_does_not_work(monkeypatch: pytest.Monk
     assert not works
     assert why.startswith(reason)
     choose_layout.cache_clear()
-
-
-def test_no_clock_decides(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With clocks that say anything, the same backend, layout, vectors and trained weights, to the last bit."""
-    results = []
-    for seed in range(3):
-        draw = random.Random(seed)
-        for clock in ("time", "perf_counter", "monotonic", "process_time", "thread_time"):
-            monkeypatch.setattr(time, clock, lambda draw=draw: draw.uniform(0, 1e6))
-        choose_layout.cache_clear()
-        transformer = Transformer(small.bert_model(), small.wrapped(small.wordpiece(), 64))
-        model = SentenceEncoder(transformer, Pooling("mean"), device="cpu")
-        vectors = model.encode(small.TEXTS)
-        why = state.explain(transformer.materialize(), torch.float32)
-        rows = [(text, text, 0.5) for text in small.TEXTS]
-        Trainer(model, rows, CosineSimilarityLoss(), TrainingConfig(steps=2, batch_size=4)).fit(show_progress_bar=False)
-        results.append((vectors.tobytes(), why, model.encode(small.TEXTS).tobytes()))
-    assert results[0] == results[1] == results[2]
-    assert results[0][1][0] == "fused: oneDNN with reordered weights"

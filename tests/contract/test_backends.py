@@ -16,9 +16,7 @@ from torch import Tensor
 
 from sbert import TokenBatch
 from sbert.backends import packed, state
-from sbert.backends.cpu_training import CpuTraining
 from sbert.backends.fused import Fused
-from sbert.backends.half_precision import HalfPrecision
 from sbert.backends.packed import Packed
 from sbert.backends.padded import Padded
 from sbert.backends.parity import max_relative_error
@@ -34,9 +32,8 @@ BATCHES = {
     "with the padding token among others": [[5, 1, 1, 6, 8, 20, 11], [], [1, 1, 5], [3, 4, 1]],
 }
 ROWS = next(iter(BATCHES.values()))
-TRAINED = ("bert", "roberta", "xlm-roberta", "camembert", "distilbert", "electra")
-FUSED = (*TRAINED, "mpnet", "modernbert", "nomic", "gte", "qwen3", "qwen3-both-ways", "gemma3", "gemma3-both-ways")
-FUSED += ("t5-encoder", "t5-whole")
+FUSED = ("bert", "roberta", "xlm-roberta", "camembert", "distilbert", "electra", "mpnet", "modernbert", "nomic", "gte")
+FUSED += ("qwen3", "qwen3-both-ways", "gemma3", "gemma3-both-ways", "t5-encoder", "t5-whole")
 PADDED = ("mpnet", "deberta-v3", "t5-encoder", "t5-whole")  # Their attention needs it.
 ALL = tuple({**FAMILIES, **MORE})
 PACKED = tuple(family for family in ALL if family not in PADDED)
@@ -45,13 +42,11 @@ BACKENDS: dict[str, tuple[Callable[[Any, torch.dtype], Any], tuple[str, ...]]] =
     "padded": (lambda network, dtype: Padded(network), ALL),
     "packed": (lambda network, dtype: Packed(network), PACKED),
     "fused": (Fused, FUSED),
-    "cpu_training": (lambda network, dtype: CpuTraining(network), TRAINED),
-    "half_precision": (lambda network, dtype: HalfPrecision(network, Padded, dtype), ALL),
 }
 # The norms or rotary positions of these compute in float32 at most.
 IN_FLOAT32 = ("gemma3", "t5", "qwen", "mistral", "modernbert")
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5, torch.bfloat16: 0.05}
-_KINDS: tuple[Any, ...] = (Padded, Packed, Fused, CpuTraining)
+_KINDS: tuple[Any, ...] = (Padded, Packed, Fused)
 
 
 @cache
@@ -73,11 +68,9 @@ def expected(family: str, batch: str) -> Tensor:
 @pytest.mark.parametrize(("name", "family"), [(name, family) for name, row in BACKENDS.items() for family in row[1]])
 def test_vectors_of_the_hugging_face_module(name: str, family: str, dtype: torch.dtype) -> None:
     make, _ = BACKENDS[name]
-    # Copies in half precision are made of float32.
-    weights = torch.float32 if name == "half_precision" else dtype
     limit = max(TOLERANCE[dtype], 2e-6) if family.startswith(IN_FLOAT32) else TOLERANCE[dtype]
     with torch.no_grad():
-        backend = make(network(family, weights), dtype)
+        backend = make(network(family, dtype), dtype)
         for batch, rows in BATCHES.items():
             tokens = TokenBatch.from_rows(rows)
             vectors = backend.forward(tokens)
@@ -94,7 +87,7 @@ def test_a_backend_says_what_it_does_not_support(family: str) -> None:
 
 @pytest.mark.parametrize("family", ALL)
 def test_gradients_of_the_hugging_face_module(family: str) -> None:
-    """Of every weight, in training: by the layers where they are BERT's, without padding, or with it."""
+    """Of every weight, in training: without padding, or with it."""
     rows = [row for row in next(iter(BATCHES.values())) if row]
     ids, mask = TokenBatch.from_rows(rows).padded(fill=1)
     model, plain = network(family, torch.float64), build_network(family, torch.float64).eval()
@@ -175,8 +168,3 @@ def test_token_types(family: str) -> None:
 def test_settings_that_are_refused(family: str, settings: dict[str, Any], reason: str) -> None:
     """Frequencies that depend on the longest row of a batch are not those of other batches."""
     assert reason in str(Fused.supports(variant(family, **settings), CPU, torch.float32))
-
-
-@pytest.mark.parametrize("family", sorted(set(FUSED) - set(TRAINED)))
-def test_training_is_for_layers_like_those_of_bert(family: str) -> None:
-    assert str(CpuTraining.supports(network(family, torch.float32), CPU, torch.float32)).startswith("its layers have ")

@@ -218,7 +218,7 @@ MISTAKES = [
     ),
     Mistake(
         "padding is attended to",
-        "backends/attention.py", "hidden = -min(_HIDDEN / (scale * extra), _HIDDEN)", "hidden = 0.0",
+        "backends/attention.py", "like.new_full((count * length,), -_HIDDEN)", "like.new_full((count * length,), 0.0)",
         encode_with_bias, "plain, slower forward|Mismatched",
     ),
     Mistake(
@@ -228,7 +228,7 @@ MISTAKES = [
     ),
     Mistake(
         "cuDNN plans each shape",
-        "backends/attention.py", "_without_cudnn() if q.device.type == \"cuda\" and", "nullcontext() if",
+        "backends/attention.py", "torch.backends.cuda.enable_cudnn_sdp(False)", "pass",
         encode_with_bias, "plans of cuDNN",
     ),
     Mistake(

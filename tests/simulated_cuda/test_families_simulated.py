@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from sbert import SentenceEncoder
+from sbert.backends import state
 from sbert.backends.fused import Fused
-from sbert.backends.half_precision import HalfPrecision
 from sbert.backends.packed import Packed
 from tests import small
 from tests.backends.test_families import build
@@ -18,7 +21,7 @@ from tests.simulated_cuda.simulator import simulated
 
 pytestmark = [pytest.mark.simulated_cuda, pytest.mark.filterwarnings("ignore::DeprecationWarning:transformers")]
 # What is not there when a way is to be taken.
-WAYS = {"fastest": (), "packed": (Fused, HalfPrecision), "padded": (Fused, HalfPrecision, Packed)}
+WAYS = {"fastest": (), "packed": (Fused,), "padded": (Fused, Packed)}
 PADDED = ("deberta-v3", "t5-encoder", "t5-whole")  # Their attention needs it.
 BIASED = ("mpnet", *PADDED)  # Theirs has a bias, for which there is no kernel.
 # Least cosine in half precision; queries and keys of 8 numbers each, with norms, are sensitive to rounding.
@@ -77,3 +80,77 @@ def test_vectors_are_those_of_the_cpu(
         if way == "fastest":
             singles = np.stack([model.encode(text, on_truncate="ignore") for text in small.TEXTS])
             assert (singles * expected).sum(1).min() >= least
+
+
+def step(network: torch.nn.Module) -> None:
+    for parameter in network.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    torch.optim.SGD(network.parameters(), lr=0.05).step()
+
+
+def edit(network: torch.nn.Module) -> None:
+    for parameter in network.parameters():
+        parameter.data.mul_(0.8)
+
+
+@pytest.mark.parametrize("change", [step, edit])
+@pytest.mark.parametrize("family", ["bert", "modernbert", "qwen3"])
+def test_weights_that_change(family: str, change: Callable[[Any], None], folders: Path) -> None:
+    folder, before = made(folders, family)
+    reference = SentenceEncoder(folder, device="cpu")
+    change(reference[0].network)
+    expected = encoded(reference)
+    with simulated():
+        model = SentenceEncoder(folder, device="cuda")
+        first = encoded(model)
+        assert encoded(model).tobytes() == first.tobytes()
+        change(model[0].network)
+        assert (encoded(model) * expected).sum(1).min() >= 0.9998
+    assert np.abs(before - expected).max() > 1e-2
+
+
+def test_hooks_see_the_module_run(folders: Path) -> None:
+    with simulated():
+        model = SentenceEncoder(made(folders, "modernbert")[0], device="cuda")
+        before, seen = encoded(model), set()
+        handle = model[0].network.layers[0].mlp.register_forward_hook(lambda *values: seen.add(values[2].dtype))
+        assert (before * encoded(model)).sum(1).min() >= 0.9998
+        assert seen == {torch.bfloat16}
+        handle.remove()
+        np.testing.assert_array_equal(encoded(model), before)
+
+
+@pytest.mark.filterwarnings("ignore:.*float16:UserWarning")
+def test_what_t5_needs_in_float32(folders: Path) -> None:
+    """Values of its feed-forward networks beyond the range of float16."""
+    vectors = []
+    for device in ("cpu", "cuda"):
+        with simulated((7, 5)):
+            model = SentenceEncoder(made(folders, "t5-encoder")[0], device=device)
+            with torch.no_grad():
+                for block in model[0].network.encoder.block:
+                    block.layer[-1].DenseReluDense.wo.weight *= 1e5
+            vectors.append(encoded(model))
+    assert (vectors[0] * vectors[1]).sum(1).min() >= 0.9998
+
+
+def test_without_memory_for_copies_the_module_runs(folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In silence: the next call tries again."""
+    folder, expected = made(folders, "modernbert")
+
+    def fail(*_: Any, **__: Any) -> Any:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    with simulated():
+        model = SentenceEncoder(folder, device="cuda")
+        with monkeypatch.context() as patch:
+            patch.setattr(Fused, "__init__", fail)
+            assert (expected * encoded(model)).sum(1).min() >= 0.9998
+            assert not is_fused(model)
+        encoded(model)
+        assert is_fused(model)
+
+
+def is_fused(model: SentenceEncoder) -> bool:
+    cached = state.state_of(model[0].network, state.ModelState).cached
+    return cached is not None and cached.backend is not None

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sbert import SentenceEncoder, TokenBatch
-from sbert.backends.attention import attend, padded_shape
+from sbert.backends.attention import attend, padded_shape, without_cudnn
 from sbert.batch import Ragged
 from sbert.inputs.devices import default_batch_tokens, default_windows
 from sbert.losses import MultipleNegativesRankingLoss
@@ -67,16 +67,16 @@ def test_gradient_of_all_rows(dtype: torch.dtype, dim: int, key_heads: int, opti
 def test_without_the_kernel_rows_are_padded(
     key_heads: int, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In one call, of a shape that other batches have as well, and not by cuDNN, which would plan each new one."""
+    """In one call, of a shape that other batches have as well."""
     calls, run = [], F.scaled_dot_product_attention
 
     def recorded(query: Tensor, *args: Any, **others: Any) -> Tensor:
         if query.is_cuda:
-            calls.append((tuple(query.shape), torch.backends.cuda.cudnn_sdp_enabled()))
+            calls.append(tuple(query.shape))
         return run(query, *args, **others)
 
     monkeypatch.setattr(F, "scaled_dot_product_attention", recorded)
-    values, before = [x.half().float() for x in inputs(26, key_heads)], torch.backends.cuda.cudnn_sdp_enabled()
+    values = [x.half().float() for x in inputs(26, key_heads)]
     if longest := options.get("bias"):
         options = {"bias": torch.linspace(-1, 1, 2 * longest * longest).view(2, longest, longest)}
     half = {name: value.to("cpu", torch.half) if name == "bias" else value for name, value in options.items()}
@@ -84,11 +84,20 @@ def test_without_the_kernel_rows_are_padded(
         expected = gradients(values, "cpu", torch.float32, **options)
         moved = {name: value.to("cuda") if name == "bias" else value for name, value in half.items()}
         result = gradients(values, "cuda", torch.half, **moved)
-    assert calls == [((8, 2, 16, 32), False)]
-    assert torch.backends.cuda.cudnn_sdp_enabled() == before
+    assert calls == [(8, 2, 16, 32)]
     assert len(result) == len(expected) == 4
     for ours, theirs in zip(result, expected, strict=True):
         assert (ours - theirs).norm() <= 0.01 * theirs.norm()
+
+
+def test_the_last_call_to_end_restores_cudnn() -> None:
+    before, first, second = torch.backends.cuda.cudnn_sdp_enabled(), without_cudnn(), without_cudnn()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert not torch.backends.cuda.cudnn_sdp_enabled()
+    second.__exit__(None, None, None)
+    assert torch.backends.cuda.cudnn_sdp_enabled() == before
 
 
 @pytest.mark.parametrize("name", ["normal", "uniform"])

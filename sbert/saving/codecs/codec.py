@@ -25,11 +25,14 @@ class ReadOptions(NamedTuple):
         dtype: Dtype of the weights. Default: float32.
         resolve: Returns the folder of a model by its name; an adapter's files name their base model.
         arguments: The caller's arguments for transformers, by the names that folders have for them.
+        keep_half: Whether the weights of a transformer stay in half precision where the file has them so, unless there
+            is a dtype.
     """
 
     dtype: torch.dtype | None
     resolve: Callable[[str], Path]
     arguments: Arguments
+    keep_half: bool = False
 
 
 class Codec(NamedTuple):

@@ -15,6 +15,7 @@ from sbert.saving.codecs.codec import Codec, ReadOptions
 from sbert.saving.format import TRANSFORMER_CONFIGS
 from sbert.storage.files import JsonObject, UnreadableError, read_object, reading, write_json
 from sbert.storage.folders import read_whole
+from sbert.storage.weight_files import half_precision_of
 
 # Arguments that a folder may pass to transformers, by their new and old names; None: any key of the configuration.
 # The dtype is the caller's choice. Nothing that could download or run code is passed on.
@@ -48,7 +49,8 @@ def _read(folder: Path, options: ReadOptions) -> Transformer:
     config = next(filter(None, configs), configs[0])
     _check(config)
     arguments = {name: {**_read_arguments(config, name), **options.arguments.get(name, {})} for name in _ARGUMENTS}
-    base, dtype = _base_of(folder, options.resolve), options.dtype or torch.float32
+    base = _base_of(folder, options.resolve)
+    dtype = options.dtype or (half_precision_of(base) if options.keep_half else None) or torch.float32
     loaded = None if any(arguments.values()) or base != folder else load_minimal_bert(folder, dtype)
     # The base model of an adapter has a folder of its own, which another process may replace as well.
     model, tokenizer = loaded or read_whole(base, lambda: _load(folder, base, dtype, arguments))
