@@ -261,7 +261,8 @@ def without_cudnn() -> Iterator[None]:
     Threads share this setting of the process: the last one to leave restores it.
     """
     with _lock:
-        _before.append(_before[0] if _before else torch.backends.cuda.cudnn_sdp_enabled())
+        enabled = torch.backends.cuda.cudnn_sdp_enabled()  # type: ignore[no-untyped-call]
+        _before.append(_before[0] if _before else enabled)
         torch.backends.cuda.enable_cudnn_sdp(False)
     try:
         yield

@@ -78,7 +78,7 @@ def forward(network: Any, batch: TokenBatch, plain: bool = False) -> Tensor:
         return in_dtype(dtype, network, Padded(network).forward, batch)
     device = batch.values.device
     if call is None or network.training or torch.is_grad_enabled():
-        run = select(network, device).forward
+        run: RunBatch = select(network, device).forward
     elif (chosen := call.forwards.get(network)) is None:
         run = call.forwards[network] = _choose(network, call.settings, device)
     else:
@@ -167,8 +167,8 @@ def cached_backend(network: Any, call: CallSettings) -> CachedBackend:
         except (RuntimeError, MemoryError) as error:  # The module needs no copies; the next call tries again.
             if not is_out_of_memory(error):
                 raise
-            reason = "there is no memory for copies of its weights"
-            return CachedBackend(None, reason, settings, samples, network.dtype, current)
+            fused = "there is no memory for copies of its weights"
+            return CachedBackend(None, fused, settings, samples, network.dtype, current)
         backend, reason = (None, fused) if isinstance(fused, str) else (fused, None)
         cached = known.cached = CachedBackend(backend, reason, settings, samples, network.dtype, current)
     return cached
