@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from sbert import SentenceEncoder
-from sbert.vector_files import FileStatus
 from tests.cli.conftest import Run
 
 TEXTS = [f"{a} {b} {c}" for a in ("red", "small", "seven") for b in ("fox", "boat", "hills") for c in ("runs", "lies")]
@@ -64,47 +63,13 @@ def test_the_first_word_is_a_model_unless_it_is_an_input(
     assert seen == [(model, inputs)]
 
 
-# ------------------------------------------------------------------------------------------------------ options
-
-
-class Encoder:
-    """In the place of a model."""
-
-    def __init__(self, seen: dict[str, Any]) -> None:
-        self.seen = seen
-
-    def encode(self, texts: Any, **options: Any) -> Any:
-        self.seen.update(options, keep=texts.keep)
-        return np.zeros((2, 3), np.float32)
-
-    def pool(self, devices: list[str]) -> Encoder:
-        self.seen["pool"] = devices
-        return self
-
-
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        ("", {"overwrite": False, "shard": None, "batch_tokens": None, "keep": ()}),
-        ("--keep id,title", {"keep": ("id", "title")}),
-        ("--shard 3/16 --overwrite", {"shard": (3, 16), "overwrite": True}),
-        ("--shard 0/1", {"shard": (0, 1)}),
-        ("--devices cuda:0,cuda:1", {"pool": ["cuda:0", "cuda:1"], "loaded": "cpu"}),
-        ("--device cuda:1", {"loaded": "cuda:1"}),
-        ("--precision float16", {"precision": "float16"}),
-        ("--batch-tokens 512 -o folder", {"batch_tokens": 512, "out": "folder"}),
-    ],
-)
-def test_options_are_passed_on(run: Run, monkeypatch: pytest.MonkeyPatch, words: str, expected: dict[str, Any]) -> None:
-    seen: dict[str, Any] = {}
-
-    def load(model: str, device: str, dtype: str) -> Encoder:
-        seen["loaded"] = device
-        return Encoder(seen)
-
-    monkeypatch.setattr("sbert.encoder.SentenceEncoder", load)
-    assert run("encode", "corpus", "--column", "body", "-o", "v.npy", *words.split())[0] == 0
-    assert {name: seen[name] for name in expected} == expected
+def test_several_devices_are_a_pool(folder: Path, vectors: Any, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    pools: list[list[str]] = []
+    monkeypatch.setattr(SentenceEncoder, "pool", lambda self, devices: pools.append(devices) or self)
+    words = ["encode", folder, "corpus", "--column", "body", "-o", "v.npy", "--devices", "cpu,cpu"]
+    assert run(*words)[0] == 0
+    assert pools == [["cpu", "cpu"]]
+    assert np.array_equal(np.load("v.npy"), vectors)
 
 
 # -------------------------------------------------------------------------------------------- status and merge
@@ -142,24 +107,3 @@ def test_status_of_a_file_of_the_user(run: Run) -> None:
     code, said, _ = run("encode", "--status", "-o", "v.npy")
     note = f"{Path('v.npy').absolute()} has no manifest, and may be yours; move it, or pass --overwrite to start anew"
     assert (code, said.splitlines()[0]) == (1, f"damaged   v.npy  {note}")
-
-
-def test_status_of_each_file(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    parts = [
-        FileStatus(Path("v-0.npy"), "done", 2048),
-        FileStatus(Path("v-1.npy"), "stopped", 1024),
-        FileStatus(Path("v-2.npy"), "running", 1024, rate=1234.5),
-        FileStatus(Path("v-3.npy"), "missing"),
-        FileStatus(Path("v-4.npy"), "damaged", 10, note="cut short; delete it"),
-    ]
-    monkeypatch.setattr("sbert.vector_files.status", lambda path: parts if path == "v.npy" else [])
-    code, said, errors = run("encode", "--status", "-o", "v.npy")
-    assert (code, errors) == (1, "")
-    assert said.splitlines() == [
-        "done      v-0.npy  2,048 rows",
-        "stopped   v-1.npy  1,024 rows",
-        "running   v-2.npy  1,024 rows, 1,234 per second",
-        "missing   v-3.npy",
-        "damaged   v-4.npy  cut short; delete it",
-        "1 of 5 files done; to go on, run their commands again",
-    ]

@@ -142,19 +142,11 @@ ODD = "a\x1b[2J\x07\x7f\x9b31m\u202e\u2066\u2028\U000e0041b"
     ("words", "code"),
     [
         ("encode MODEL none-{} -o v.npy", 2),  # an error
-        ("encode MODEL {} -o v-{}.npy", 0),  # a summary
         ("encode --status -o v-{}.npy", 1),  # a table
-        ("merge {}.npy", 2),
-        ("search MODEL {} lake --output out-{}.txt", 0),
         ("search MODEL {} lake --json", 0),
-        ("pairs MODEL {} --json", 0),
         ("map MODEL {} -o map-{}.html", 0),
-        ("info {}", 2),
-        ("export onnx {} out", 2),
         ("train --model {} --data {} --loss {} --output {}", 2),
-        ("evaluate --suite sts --data {}", 2),
         ("doctor --{}", 2),
-        ("{}", 2),
     ],
 )
 def test_no_file_name_controls_the_terminal(

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 import sys
-import time
-from concurrent.futures import ThreadPoolExecutor
 from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
@@ -24,12 +22,10 @@ from sbert.cli.train_settings import STORED, gather
 from sbert.data import read_rows
 from sbert.evaluation import LabelEvaluator, SimilarityEvaluator
 from sbert.training import Signature
-from sbert.training.checkpoint import lock_output
 from tests import small
 from tests.cli.conftest import Run
 from tests.data.test_datasets import hub
 
-pytestmark = pytest.mark.filterwarnings("ignore:not every program reads this model:UserWarning")
 WORDS = "boat lake fox hills winter small quiet red seven green one two three four five six".split()
 
 
@@ -57,7 +53,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     SentenceEncoder(Transformer(root / "bert"), Pooling("max"), device="cpu").save(root / "encoder")
     write(root / "nli.tsv", 24, ["neutral", "entailment", "contradiction"])
     write(root / "sts.tsv", 24, [0, 5.0, 2.5, 1])
-    write(root / "constant.tsv", 4, [3])
     write(root / "many.tsv", 44, [*range(21), "-"])
     write(root / "vectors.jsonl", 8, [[0.5] * 16, [0.25] * 16])
     write(root / "lists.jsonl", 8, [[0.5, 1], [2, 0]])
@@ -228,23 +223,17 @@ def test_flags_count_more_than_the_file(tmp_path: Path) -> None:
 # What follows SOFTMAX.
 SETTINGS = [
     ("--set training.per_device_train_batch_size=8", "_batch_size is unknown; did you mean batch_size?"),
-    ("--set epoch=1", "epoch is unknown; the known ones are model, output, data, training"),
     ("--set training.epoch=1", "TrainingConfig: epoch is unknown; did you mean epochs?"),
     ("--set evaluate.a.zzz=1", "evaluate.a: zzz is unknown; the known ones are file, with, columns, label"),
-    ("--set training.compile=1", "compile is 1; pass True or False (true or false in"),
-    ("--columns a,,b", "'a,,b' has an empty name"),
     ("--set callbacks=[] --set callbacks.wandb=1", "callbacks is [], not a table; set it as a whole"),
     ("--set steps", "is not of the form NAME=VALUE"),
     ("--prompt a=x --prompt y", "does not fit the others; pass COLUMN=PROMPT"),
-    ("--loss ranking --set data.loss.temprature=1 --set data.label=", "temprature"),
     (
         "--set data.loss.name=matryoshka --set data.loss.loss=softmax",
         "MatryoshkaLoss: missing a required argument: 'dims'; set it",
     ),
-    ('--set callbacks=["early-stoping"]', "did you mean earlystopping?"),
     ('--set callbacks=[{"name":"early-stopping","patient":1}]', "did you mean patience?"),
     ("--evaluate @sts.tsv --set evaluate.with=spearman", "evaluate.with: spearman is unknown"),
-    ("--set model.lora.rank=1", "LoraConfig: rank is unknown"),
     (
         "--set data.x.file=@sts.tsv --set data.x.loss=bce --set data.x.columns=a,b --set data.y.file=@nli.tsv",
         "some of the losses are for encoders, others for cross-encoders",
@@ -259,17 +248,8 @@ SETTINGS = [
         (f"{PAIRS} --loss softmax", "--loss softmax takes labels; name their column with --label"),
         (f"{PAIRS} --loss ranking --label y", "--loss ranking takes no labels; leave --label out"),
         (f"{COSINE} --set data.scale=5,0", "the scale ['5', '0'] is none; pass the lowest label, then the highest"),
-        (f"{COSINE} --set data.scale=[0,5,6]", "the scale [0, 5, 6] is none"),
-        (f"{PAIRS} --label y --loss bce --set data.classes=no,yes --set data.scale=0,1", "pass one of them"),
-        (f"{PAIRS} --loss triplet", "TripletLoss takes anchor, positive, negative"),
         ("--data @nli.tsv --loss ranking", "model: name is missing; name it by its flag, --set, or in a file"),
-        (
-            f"{SOFTMAX} --evaluate @sts.tsv --set evaluate.columns=a,b,y",
-            "takes sentence1, sentence2 in evaluate.columns",
-        ),
         (f"{SOFTMAX} {EVALUATE} --set evaluate.with=mse", "MSEEvaluator takes source, target, no label; it has"),
-        (f"{SOFTMAX} --evaluate @sts.tsv --set evaluate.columns=a,b", "no columns 'score'; name one that occurs once"),
-        (f"{SOFTMAX} {EVALUATE} --evaluate @constant.tsv", "every score is 3"),
         (f"{SOFTMAX} --set evaluate.columns=a,b", "evaluate.evaluation: file is missing"),
         (f"{SOFTMAX.replace('@bert', '@none')} --evaluate @none.tsv", "none.tsv does not exist"),
         (f"{COSINE.replace('@bert', '@encoder')} --set model.pooling=mean", "has its own pooling; leave model.pooling"),
@@ -287,12 +267,6 @@ def test_errors_are_one_line_and_name_the_nearest_known(run: Run, line: str, mes
     assert "1e38" in line or not Path("out").exists()  # What can be said before training leaves nothing behind.
 
 
-def test_toml_before_python_3_11(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "tomllib", None)
-    Path("a.toml").write_text("output = 1", encoding="utf-8")
-    assert "Python reads from 3.11 on; write it as .json" in run("--config a.toml")[2]
-
-
 def test_classes(run: Run) -> None:
     line = "--model @bert --data @many.tsv --columns a --label y --loss batch-all-triplet --steps 1 --set data.drop=-"
     said = run(f"{line} --output one")[1]
@@ -303,23 +277,11 @@ def test_classes(run: Run) -> None:
     assert json.loads(Path("two", STORED).read_text("utf-8"))["data"]["data"]["classes"] == given.split(",")
 
 
-def test_the_same_seed_gives_the_same_weights(run: Run) -> None:
-    """The first weights of a head, too, come from the seed."""
-    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
-        torch.manual_seed(time.time_ns() % 1000)
-        line = f"{PAIRS} --label y --loss cross-entropy --steps 1 --batch-size 4 --seed {seed} --output {name}"
-        assert run(line)[0] == 0
-    a, b, c = (CrossEncoder(f"{name}/final", device="cpu") for name in "abc")
-    assert same(a, b)
-    assert not same(a, c)
-
-
 def test_the_model_is_an_encoder_or_a_plain_transformer(run: Run) -> None:
     line = "--data @sts.tsv --columns a,b --label y --loss cosent --steps 1 --set model.max_seq_length=12 --output"
     for model, pooling in {"@bert": "mean", "@encoder": "max", "@bert --set model.pooling=cls": "cls"}.items():
         code, _, errors = run(f"--model {model} {line} {pooling}")
-        assert code == 0
-        assert ("not by max" in errors) if pooling == "max" else "warning" not in errors  # Few servers pool by it.
+        assert (code, "warning" in errors) == (0, False)
         model = load(f"{pooling}/final")
         assert f"Pooling({pooling}" in repr(model[1])
         assert model.max_seq_length == 12
@@ -405,14 +367,6 @@ def test_classes_are_evaluated_by_the_classifier_that_is_trained(folder: Path, l
     assert evaluator(trainer.model) == same_rows(trainer.model)
 
 
-def test_callbacks_and_the_optimizer(run: Run) -> None:
-    callbacks = [{"name": "early-stopping", "patience": 1}]
-    training = {"evaluate_every": 1, "optimizer": "Adafactor", "learning_rates": {"0.*": 1e-9}, "steps": 50}
-    Path("a.json").write_text(json.dumps({"callbacks": callbacks, "training": training}), encoding="utf-8")
-    assert run(f"{COSINE} {EVALUATE} --learning-rate 1e-9 --config a.json --output out")[0] == 0
-    assert max(entry["step"] for entry in log("out")) < 50
-
-
 # ------------------------------------------------------------------------------------------ the end, and going on
 
 
@@ -461,16 +415,6 @@ def test_a_run_that_was_cut_off_goes_on(
     assert capsys.readouterr() == ("", "")
     assert same(load(tmp_path / "cut" / "final"), load(tmp_path / "whole" / "final"))
     assert log(tmp_path / "cut") == log(tmp_path / "whole")
-
-
-def test_a_run_into_the_output_of_another_changes_nothing(run: Run) -> None:
-    assert run(f"{COSINE} --steps 1 --output out")[0] == 0
-    before = Path("out", STORED).read_bytes()
-    with ThreadPoolExecutor(1) as pool, lock_output("out"):
-        code, _, errors = pool.submit(run, "--resume out --seed 1").result()
-    assert code == 2
-    assert "out is the output folder of a training that runs in process" in errors
-    assert Path("out", STORED).read_bytes() == before
 
 
 def test_interrupted_before_the_first_checkpoint(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

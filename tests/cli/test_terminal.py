@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from sbert.cli import benchmark, evaluate
 from sbert.cli.main import _COMMANDS, main
 from sbert.pipeline.progress import progress_bar
 from sbert.visualization.text import count_columns
@@ -115,19 +114,3 @@ def test_an_error_is_wrapped_between_words_on_terminals_only(run: Run, tmp_path:
     assert max(map(len, lines)) <= 80
     assert all(line.startswith("  ") for line in lines[1:])
     assert " ".join(shown[0].split()) == message.strip()
-
-
-def test_tables_of_figures_fit_80_columns() -> None:
-    results = [
-        {"name": name, "texts_per_second": 123_456.7, "first": 123.45, "p50": 1234.56, "p95": 345.67}
-        for name in ("sbert bfloat16", "sentence-transformers bfloat16")
-    ]
-    model = type("Options", (), {"model": "sentence-transformers/all-MiniLM-L6-v2", "sample": 20_000})()
-    table = benchmark._format(results, model)  # type: ignore[arg-type]
-    assert "all-MiniLM-L6-v2, 20,000 texts" in table
-    assert max(map(len, table.splitlines())) <= 80
-    sets = ["NanoQuoraRetrieval", "NanoTouche2020", "mean"]
-    figures = {f"nanobeir_{name}_{metric}": 1.0 for name in sets for metric in evaluate._SHOWN}
-    report = evaluate._report(figures, {"nanobeir": []}, "data")
-    assert max(map(len, report.splitlines())) <= 80
-    assert "QuoraRetrieval" in report
