@@ -13,11 +13,12 @@ padded only if its attention needs padding (DeBERTa).
 
 Each backend is one file with one class: ``supports`` gives the reason why it cannot run a network, ``forward`` takes a
 batch. ``sbert.backends.state`` lists them in order of preference and has one ``ModelState`` per network: what was
-chosen for it, and copies of its weights until they change. Each backend is compared with the padded module before its
-first use, ``fused`` again after the weights change; if the vectors differ, the next one runs. An architecture is one
-entry of ``sbert.backends.architectures``, which says what its layers are made of: a norm before or after, layer or RMS
-norms, absolute or rotary positions or a position bias, gated or plain feed-forward networks, shared heads, causal
-attention, a local window.
+chosen for it, and copies of its weights until they change. On a CPU, each backend is compared with the padded module
+before its first use, ``fused`` again after the weights change; if the vectors differ, the next one runs. On an
+accelerator, so is what runs a model that is none of these; of the others, final vectors are compared (below). An
+architecture is one entry of ``sbert.backends.architectures``, which says what its layers are made of: a norm before or
+after, layer or RMS norms, absolute or rotary positions or a position bias, gated or plain feed-forward networks, shared
+heads, causal attention, a local window.
 
 ``SentenceEncoder(..., backend="plain")``, or the environment variable ``SBERT_BACKEND=plain``, goes past all of it: the
 Hugging Face module alone, with padding, on any device. If vectors or speed look wrong, compare with that first.
@@ -34,7 +35,7 @@ batches              2048 tokens at most, texts of similar length; batch_tokens=
 ## dtype
 
 ``dtype="auto"``, the default, means float32 weights; ``encode`` computes in bfloat16 on a CUDA GPU, in float16 on one
-without bfloat16 (T4, V100; what leaves its range is computed again in float32), and in float32 elsewhere.
+without bfloat16 (T4, V100; a text that exceeds its range is computed again in float32), and in float32 elsewhere.
 ``dtype="float32"`` keeps all of it in float32. Vectors are float32 in any case. A CPU without instructions for bfloat16
 (on x86, AVX512_BF16 or AMX) takes 3 to 4 times as long with it as with float32: one warning says
 so, as does ``sbert doctor``.
@@ -48,60 +49,56 @@ True
 ## GPUs
 
 On an NVIDIA GPU, models run from copies of their weights in half precision, which are cast once. Attention is one call
-per layer: of torch's kernel for rows of any length where that works (capability 8.0 or higher, no position bias), and
+per layer: of torch's kernel for rows of any length where there is one (capability 8.0 or higher, no position bias), and
 elsewhere for rows that are padded to a multiple of 16 tokens, for attention alone, by any of torch's kernels but
 cuDNN's, which are planned anew for each shape. A batch is one copy from pinned memory. All of it is tested on a
 simulated device, and none of it was measured on a real one.
 
-The first ``encode`` of a model on a GPU compares its vectors with float32 on the CPU, for texts of 1 to 512 tokens in
-batches of 1 to 2,000: once for a kind of model, device, driver and versions of packages, as ``~/.cache/sbert/gpu``
-remembers. If they differ, or the check fails, or a process has died in it, the model runs on that device as its Hugging
-Face module alone, with a warning; if that is no nearer to float32, the warning names the dtype instead. An error of
-CUDA ends all use of the device in its process: start another one.
+The first ``encode`` of a model on an accelerator (CUDA, XPU or MPS) compares its vectors with float32 on the CPU, for
+five texts of 1 to more than 512 tokens; a model of more than 10**9 weights is compared with its plain way, for three
+short texts. A model that passes is not checked again: files in ``~/.cache/sbert/gpu`` say so for its weights, the kind
+of the device, the driver and the versions of packages. Of one that does not, the Hugging Face module runs alone until
+the process ends, with one warning; the next process checks again. A model that exceeds the range of float16 (on T4 and
+V100) runs in float32 from then on, with one warning. Where memory is short, nothing is concluded. An error of CUDA such
+as an illegal access ends all use of the device in its process: the error says how to go on.
 
 ## The first hour on a GPU
 
 ``sbert doctor MODEL --gpu`` tries all of it, stage by stage, each in a process of its own:
 
 ```text
-environment          ok; driver 570.86.15; torch 2.13.0; torch built for CUDA 12.8; cuda:0 NVIDIA H100 80GB HBM3, …
-plain vectors        ok; float32 error 1.3e-07 of 1.0e-05; bfloat16 error 3.2e-03 of 3.2e-02
-vectors              ok; float32 error 1.1e-07 of 1.0e-05; bfloat16 error 4.9e-03 of 3.2e-02; forward fused: F.linear
-attention            ok; any length to 17, ms 10.9, then 5.1; …
-two models           ok; models 2
-threads              ok; threads 2; calls 8
-fine-tuning          ok; loss 0.481; sentences/s 946; …
+environment          ok; driver 570.86.15; torch built for CUDA 12.8; torch 2.13.0; cuda:0 NVIDIA H100 80GB HBM3, …
+plain vectors        ok; error in torch.float32 1.3e-07; error in torch.bfloat16 0.0032
+vectors              ok; error in torch.float32 1.1e-07; error in torch.bfloat16 0.0049; forward fused: F.linear; …
+attention            ok; plain 0.0021; causal 0.0023; bias 0.0021
+two models           ok; error 0.0
+threads              ok; error 0.0
+train in float32     ok; loss 0.481; sentences/s 946; peak, GB 0.01; error in torch.float32 1.2e-07; …
 train in bfloat16    ok; …
 train in float16     ok; …
-search               ok; 100 of 200,000, ms 13.3
-speed                ok; short texts/s 2,057; mixed texts/s 1,412; one text, ms 2.2; p95 5.03
+search               ok; error 0.0
+speed                ok; first vector, s 1.2; short texts/s 2,057; mixed texts/s 1,412; one text, ms 2.2
 ```
 
-(The figures are those of a simulated device, which computes on a CPU, and mean nothing.) A line is there as soon as it
-is known, so that the last one names what a machine hangs in. What fails ends with what avoids it:
+(These numbers are those of a simulated device, which computes on a CPU, and mean nothing.) The name of a stage is
+printed before it starts, so that the last one names what a machine hangs in. What fails says what avoids it, and what
+dies does not end the other stages; ``CUDA_LAUNCH_BLOCKING=1`` before the command lets its traceback name the operation
+at fault:
 
 ```text
-vectors              FAILED: DIFFERENT vectors in torch.float32 from float32 on the CPU; SBERT_BACKEND=plain avoids it
-```
-
-What dies does not end the other stages. It is tried a second time with ``CUDA_LAUNCH_BLOCKING=1``, so that the
-traceback names the operation at fault:
-
-```text
-vectors              FAILED: AcceleratorError: CUDA error: an illegal memory access; SBERT_BACKEND=plain avoids it;
-                     again, with CUDA_LAUNCH_BLOCKING=1: AcceleratorError: CUDA error: an illegal memory access
-attention            FAILED: the process ended with -9; SBERT_BACKEND=plain avoids it; …
-threads              FAILED: it did not end within 600 seconds; a lock around encode avoids it; …
+plain vectors        ok; …
+vectors              FAILED: AcceleratorError: CUDA error: an illegal memory access; SBERT_BACKEND=plain avoids it
+attention            FAILED: BrokenProcessPool: A process in the process pool was terminated abruptly; …
+threads              FAILED: TimeoutError; a lock around encode avoids it
 ```
 
 Without a GPU that torch can use, the first line says why, and is the only one:
 
 ```text
-environment          FAILED: there is no cuda:0: this build of torch has no CUDA; install a driver, and the build of
-                     torch for it (pytorch.org/get-started); driver not found; torch 2.13.0+cpu; …
+environment          FAILED: RuntimeError: this machine has an NVIDIA GPU, but this torch is built without CUDA; …
 ```
 
-``--report FOLDER`` also writes ``gpu.md``, this table with all tracebacks, to paste into an issue, and ``gpu.jsonl``.
+``--report FILE`` also writes these lines to a file, as they come, and the tracebacks, to paste into an issue.
 ``python -m tests.simulated_cuda.doctor_reports FOLDER`` writes such reports of simulated machines: one that works, one
 with wrong vectors, one that dies. ``python -m tests.benchmarks.gpu`` measures encoding, training and search on a GPU
 beside sentence-transformers.
@@ -127,7 +124,7 @@ stand in ``tests/benchmarks/README.md``, with the program that prints them
 - float16 becomes float32 on a CPU, which only emulates it.
 """
 
-from sbert.backends.attention import attend, has_kernel, kernel_failure
+from sbert.backends.attention import attend, has_kernel
 from sbert.backends.backend import PLAIN_REMEDY, Backend, CallSettings, InferenceCall, choose_backend
 from sbert.backends.classification import scores
 from sbert.backends.linear import matrix_product
@@ -170,7 +167,6 @@ __all__ = [
     "forward",
     "has_hooks",
     "has_kernel",
-    "kernel_failure",
     "load_minimal_bert",
     "materialize",
     "materialize_tokenizer",

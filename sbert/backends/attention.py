@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -13,12 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sbert.backends.backend import PLAIN_REMEDY
-from sbert.batch import Ragged, TokenBatch
-from sbert.inputs.devices import name_of_use
-from sbert.storage.files import is_failure, one_line
-from sbert.storage.folders import user_cache
-from sbert.storage.processes import Lock, has_died, mark_running
+from sbert.batch import Ragged
+from sbert.storage.processes import Lock
 
 Result = TypeVar("Result")
 _HALF = (torch.bfloat16, torch.float16)
@@ -30,40 +25,24 @@ _JOINED = 32
 _HIDDEN = 1e4
 # The kernel for variable lengths supports heads whose size is a multiple of the first, and at most the second.
 _MULTIPLE, _LARGEST = 8, 256
-# Why that kernel cannot be used, if so, by use (training or not), dtype, device and head size. torch may be built
-# without it, as on Windows.
-_failures: dict[tuple[bool, torch.dtype, torch.device, int], str | None] = {}
 _lock = Lock()
 # For each running call, whether the process used cuDNN's attention before the first of them.
 _before: list[bool] = []
 
 
-def has_kernel(dtype: torch.dtype, device: torch.device, dim: int, training: bool = False) -> bool:
+def has_kernel(dtype: torch.dtype, device: torch.device, dim: int) -> bool:
     """Whether one kernel handles rows of variable length: in half precision, on a GPU of capability 8.0 or higher.
 
-    It is tried at its first use.
+    It computes the gradient, too, also with dropout. torch may be built without it.
 
     Args:
         dtype: Of queries, keys and values.
         device: Where they are.
         dim: Of a head.
-        training: Whether it has to compute the gradient, too, also with dropout.
     """
     if dtype not in _HALF or dim > _LARGEST or device.type != "cuda":
         return False
-    if torch.cuda.get_device_capability(device) < (8, 0):
-        return False
-    kind = training, dtype, device, dim
-    if kind not in _failures:
-        if torch.compiler.is_compiling():  # What is compiled before it was tried trains without it.
-            return not training
-        _failures[kind] = _try_kernel(*kind)
-    return _failures[kind] is None
-
-
-def kernel_failure(dtype: torch.dtype, device: torch.device, dim: int, training: bool = False) -> str | None:
-    """Why that kernel cannot be used, in words, if it was tried and does not work."""
-    return _failures.get((training, dtype, device, dim))
+    return torch.cuda.get_device_capability(device) >= (8, 0) and torch.backends.cuda.is_flash_attention_available()
 
 
 def attend(
@@ -110,8 +89,7 @@ def attend(
     # How far to the left and to the right; what the longest row does not reach is no bound.
     reach = -1 if window is None or window >= rows.longest else window - 1
     sees = (reach, 0 if causal and rows.longest > 1 else reach)
-    trained = dropout > 0 or (torch.is_grad_enabled() and any(x.requires_grad for x in (query, key, value)))
-    if bias is None and has_kernel(query.dtype, query.device, query.shape[-1], trained):
+    if bias is None and has_kernel(query.dtype, query.device, query.shape[-1]):
         return attend_by_kernel(query, key, value, rows, dropout=dropout, scale=scale, sees=sees)
     if query.device.type == "cuda" and rows.rows > 1 and rows.longest:
         return attend_padded(query, key, value, rows, bias=bias, dropout=dropout, scale=scale, sees=sees)
@@ -310,46 +288,3 @@ def attend_by_kernel(
         window_size_right=sees[1],
     )
     return outputs[0][..., :dim]
-
-
-def _try_kernel(training: bool, dtype: torch.dtype, device: torch.device, dim: int) -> str | None:
-    """Why the kernel cannot be used; None if it can. A process that dies here leaves a marker for the next ones."""
-    reason, path = "gives other vectors", user_cache() / "gpu" / name_of_use(device, "kernel", training, dtype, dim)
-    try:
-        if has_died(path):
-            reason = f"has ended a process; to try it again, remove {path}"
-        else:
-            with mark_running(path):
-                if _works(training, dtype, device, dim):
-                    return None
-    except Exception as error:
-        if not is_failure(error):
-            raise
-        reason = f"fails ({one_line(error)})"
-    warnings.warn(
-        f"attention runs slower than it could: torch's _flash_attention_forward {reason}; {PLAIN_REMEDY}", stacklevel=2
-    )
-    return reason
-
-
-def _works(training: bool, dtype: torch.dtype, device: torch.device, dim: int) -> bool:
-    """Whether the kernel computes the means of two rows and, with dropout, the gradient of the weights that it kept.
-
-    The output is linear in the values: the sum of values times gradients is that of the output. The random state is
-    restored, since a chunk that is computed again must drop the same weights.
-    """
-    # Autograd as it is outside of the caller's modes and hooks.
-    hooks = torch.autograd.graph.saved_tensors_hooks(lambda x: x, lambda x: x)
-    with torch.inference_mode(False), torch.set_grad_enabled(training), torch.random.fork_rng([device]), hooks:
-        rows = TokenBatch.from_rows([[1, 2], [3]]).to(device)
-        value = torch.tensor([1.0, 3.0, 5.0], dtype=dtype, device=device).view(3, 1, 1).expand(3, 16, dim).contiguous()
-        query, key, value = (x.requires_grad_(training) for x in (value * 0, value * 0, value))
-        means = attend_by_kernel(query, key, value, rows).detach().float().flatten(1).mean(1)
-        error = (means - torch.tensor([2.0, 2.0, 5.0], device=device)).abs().max()
-        if training:
-            out = attend_by_kernel(query, key, value, rows, dropout=0.5)
-            gradients = torch.autograd.grad(out.float().sum(), (query, key, value))
-            by_head = (gradients[2].float() * value.float() - out.float()).mean(2).sum(0)
-            finite = [0 * each.float().abs().max() for each in gradients]
-            error = torch.stack([error, by_head.abs().max(), *finite]).max()
-        return bool(error < 0.03)  # Not of what is not finite.

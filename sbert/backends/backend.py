@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from sbert.batch import TokenBatch
 from sbert.inputs.arguments import check_choice
+from sbert.inputs.devices import explain_device_error
 
 Result = TypeVar("Result")
 RunBatch = Callable[[TokenBatch], Tensor]
@@ -99,6 +100,9 @@ class InferenceCall:
         token = inference_call.set(self)
         try:
             return modules(batch)
+        except torch.AcceleratorError as error:
+            explain_device_error(error)
+            raise
         finally:
             inference_call.reset(token)
 

@@ -129,7 +129,7 @@ def _choose(network: Any, settings: CallSettings, device: torch.device) -> RunBa
             with torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext():
                 return backend.forward(batch).to(weights)
         except Exception as error:
-            if not is_failure(error):
+            if not is_failure(error) or device.type != "cpu":  # Of its first use there, ``encode`` has a check.
                 raise
             reason = f"it fails {backend.how} ({one_line(error)})"
         plain = _of_module(network, settings, device)

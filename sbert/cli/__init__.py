@@ -64,8 +64,8 @@ model, options, versions or the processor have changed, or if the vectors are da
 ``sbert doctor MODEL`` says on which device, in which dtype and by which forward the model runs here, and why a faster
 backend does not run. ``sbert doctor MODEL --gpu`` tries a GPU stage by stage, each in a process of its own: vectors
 beside those of the CPU, attention, two models, threads, training, search and speed. What fails or dies has its reason
-in its line, and what avoids it. ``--report FOLDER`` also writes ``gpu.md``, a table to paste into an issue, and
-``gpu.jsonl`` as it goes; ``sbert.backends`` shows some. The exit code is 1 if a stage failed.
+in its line, and what avoids it. ``--report FILE`` also writes the lines to a file, as they come, with all tracebacks;
+``sbert.backends`` shows some. The exit code is 1 if a stage failed.
 
 ## Export
 

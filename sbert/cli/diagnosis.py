@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import torch
 
-from sbert.backends import explain, has_kernel, kernel_failure
+from sbert.backends import explain, has_kernel
 from sbert.encoder import SentenceEncoder
-from sbert.inputs.devices import SLOW_BFLOAT16, default_batch_tokens, inference_dtype, multiplies_bfloat16
+from sbert.inputs.devices import (
+    SLOW_BFLOAT16,
+    build_hint,
+    default_batch_tokens,
+    inference_dtype,
+    multiplies_bfloat16,
+)
 from sbert.modules.transformer import Transformer
 from sbert.saving.verification import versions
 
@@ -56,28 +62,19 @@ def _describe_device(device: torch.device) -> str:
         return f"{device}: {torch.cuda.get_device_name(device)}, compute capability {major}.{minor}"
     if device.type == "cpu":
         bfloat16 = "bfloat16 is fast" if multiplies_bfloat16() else SLOW_BFLOAT16
-        absent = "" if torch.accelerator.is_available() else "; no accelerator was found"
+        absent = "" if torch.accelerator.is_available() else f"; {build_hint() or 'no accelerator was found'}"
         return f"cpu: {torch.backends.cpu.get_cpu_capability()}, {bfloat16}{absent}"
     return str(device)
 
 
 def _explain_attention(module: Transformer, fused: bool, dtype: torch.dtype) -> dict[str, str]:
-    """How attention is computed in ``encode``, and why training does without torch's kernel, if it was tried."""
+    """How attention is computed in ``encode``."""
     if not fused and module.padding_reason is not None:
         means = "that of the Hugging Face module, on padded batches of similar length"
         return {"attention": f"{means}: {module.padding_reason}"}
     config, device = module.network.config, module.network.device
     dim = int(getattr(config, "head_dim", None) or module.dim // config.num_attention_heads)
-    half = torch.bfloat16 if dtype == torch.float32 else dtype
-    facts = {"attention": "without padding, one kernel for texts of any length (torch's varlen_attn)"}
-    has_kernel(half, device, dim, training=True)  # It is tried at its first use.
-    if (failure := kernel_failure(half, device, dim, training=True)) is not None:
-        facts["no training kernel"] = f"torch's _flash_attention_forward {failure}"
-    if not has_kernel(dtype, device, dim):
-        failure = kernel_failure(dtype, device, dim)
-        because = "" if failure is None else f", as torch's kernel for any length {failure}"
-        how = (
-            "padded, in one call" if module.network.device.type == "cuda" else "without padding, in one call per length"
-        )
-        facts["attention"] = f"{how} of scaled_dot_product_attention{because}"
-    return facts
+    if has_kernel(dtype, device, dim):
+        return {"attention": "without padding, one kernel for texts of any length (torch's varlen_attn)"}
+    how = "padded, in one call" if device.type == "cuda" else "without padding, in one call per length"
+    return {"attention": f"{how} of scaled_dot_product_attention"}

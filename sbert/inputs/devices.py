@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import platform
 import re
+import shutil
 from functools import cache
 from pathlib import Path
 from typing import cast
@@ -44,11 +42,46 @@ def driver_version() -> str:
         return str(getattr(torch._C, "_cuda_getDriverVersion", lambda: "not found")())
 
 
-def name_of_use(device: torch.device, *facts: object) -> str:
-    """The name of a file about a use of a GPU, which is another one for other facts, GPUs, drivers and versions."""
-    properties = str(torch.cuda.get_device_properties(device)), torch.__version__, torch.version.cuda
-    known = json.dumps([facts, properties, driver_version(), platform.node()], default=str)
-    return f"{hashlib.sha256(known.encode()).hexdigest()[:16]}.json"
+def missing_kernels(device: torch.device) -> str | None:
+    """Why this build of torch cannot use an NVIDIA GPU, and which build can; None if it has kernels for the GPU."""
+    kinds = torch.cuda.get_arch_list() if device.type == "cuda" else []
+    capability = torch.cuda.get_device_capability(device) if kinds else (0, 0)
+    if not kinds or any(_runs_on(kind, capability) for kind in kinds):
+        return None
+    build = "torch 2.10 for CUDA 12.6 (pip install torch==2.10.0 --index-url https://download.pytorch.org/whl/cu126)"
+    if capability > (8, 0):  # torch has dropped no GPU as new as that.
+        build = "a later version of torch (pytorch.org/get-started)"
+    name = f"{torch.cuda.get_device_name(device)} (compute capability {'.'.join(map(str, capability))})"
+    return f"torch {torch.__version__} has kernels for {' '.join(kinds)}, but none for {name}; install {build}"
+
+
+def _runs_on(kind: str, capability: tuple[int, int]) -> bool:
+    """Whether kernels of a kind run on a GPU: in later minor versions; as ``compute_XY``, which is compiled at their
+    first use, in all later versions; with an ``a`` in this version alone. ROCm has other names for its kinds.
+    """
+    match = re.fullmatch(r"(sm|compute)_(\d+)(\d)([af]?)", kind)
+    if match is None:
+        return True
+    compiled = int(match[2]), int(match[3])
+    if match[4] == "a":
+        return compiled == capability
+    return compiled <= capability and (compiled[0] == capability[0] or (match[1] == "compute" and not match[4]))
+
+
+def build_hint() -> str | None:
+    """What to install where an NVIDIA GPU stands beside a build of torch without CUDA; None elsewhere."""
+    if torch.version.cuda or torch.version.hip or torch.accelerator.is_available():
+        return None
+    if Path("/proc/driver/nvidia/version").exists() or shutil.which("nvidia-smi"):
+        return "this machine has an NVIDIA GPU, but this torch is built without CUDA; see pytorch.org/get-started"
+    return None
+
+
+def explain_device_error(error: torch.AcceleratorError) -> None:
+    """Add the remedy to an error after which this process cannot use the GPU any more, such as an illegal access."""
+    remedy = "the GPU cannot be used any more by this process; start it again, with SBERT_BACKEND=plain"
+    if remedy not in str(error) and "out of memory" not in str(error):
+        error.args = (f"{error}\n{remedy}",)
 
 
 def default_batch_tokens(device: torch.device, dtype: torch.dtype | None = None) -> int:
@@ -105,7 +138,7 @@ def check_device(device: object) -> torch.device:
 
     Raises:
         TypeError: If it is not a device, such as a list of devices.
-        ValueError: If there is no such device.
+        ValueError: If there is no such device, or this build of torch has no kernels for it.
 
     Example:
         >>> check_device("cpu")
@@ -117,8 +150,11 @@ def check_device(device: object) -> torch.device:
         checked = torch.device(device)
         torch.empty(0, device=checked)
     except (AssertionError, RuntimeError, NotImplementedError) as error:
-        reason = str(error).partition("\n")[0].rstrip(".")
+        hint = build_hint() if str(device).startswith("cuda") else None
+        reason = hint or str(error).partition("\n")[0].rstrip(".")
         raise ValueError(f"device={str(device)!r} cannot be used ({reason}); pass {_usable()}") from error
+    if (missing := missing_kernels(checked)) is not None:
+        raise ValueError(f"device={str(device)!r} cannot be used: {missing}, or pass device='cpu'")
     return checked
 
 

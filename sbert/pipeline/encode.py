@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from sbert.batch import move, start_to_host
+from sbert.inputs.devices import explain_device_error
 from sbert.pipeline.batching import Indices, prefetch, unique
 from sbert.pipeline.progress import InvalidTextError, Report, TextTooLargeError
 from sbert.pipeline.quantization import quantize
@@ -69,6 +70,8 @@ def encode(
         try:
             outputs = compute(job, window, watched, report, execute, len(inverse))
         except (RuntimeError, MemoryError) as error:
+            if isinstance(error, torch.AcceleratorError):  # Noticed when the host waited.
+                explain_device_error(error)
             if isinstance(error, TextTooLargeError) or not is_out_of_memory(error):
                 raise
             raise torch.OutOfMemoryError(

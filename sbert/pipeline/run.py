@@ -7,7 +7,7 @@ import math
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
 
@@ -183,6 +183,20 @@ class Encoding:
         other.inference = InferenceCall(CallSettings(self.dtype, copies=False))
         return other
 
+    def check(self) -> None:
+        """Compare the model with the CPU at its first use on an accelerator, and compute in the dtype that works."""
+        settings = self.inference.settings
+        if self.device.type == "cpu" or self.settings.plain or not settings.copies:
+            return
+
+        def run(batch: TokenBatch, dtype: torch.dtype) -> Any:
+            with evaluating(self.model):
+                return InferenceCall(replace(settings, dtype=dtype)).run(self.model, batch)
+
+        dtype = check_once(self.model, self.device, settings.dtype, run)
+        if dtype != settings.dtype:
+            self.inference = InferenceCall(replace(settings, dtype=dtype))
+
     def plan(self, lengths: Indices) -> list[Indices]:
         """The batches of texts of these lengths."""
         # A maximum of the caller's own includes padding, which costs memory where there is any.
@@ -224,8 +238,6 @@ def run_here(job: Encoding, window: Window, report: Report) -> Results:
         window: The texts.
         report: Records truncated texts and those that cannot be read.
     """
-    if job.device.type == "cuda" and not job.settings.plain:
-        check_once(job, evaluating)
     runs = windows(len(window.texts), *default_windows(job.device))
     coming = (job.model.tokens(window.texts[run], job.settings.prompt) for run in runs)
     forward = job.modules()
@@ -256,6 +268,7 @@ def run_batches(
     Raises:
         TextTooLargeError: If a batch of one text does not fit in memory, tried twice: it may be full for a moment only.
     """
+    job.check()
     lengths, limit = tokens.lengths, job.model._memory_limits.setdefault(job.device, MemoryLimit())
     for batch in batches:
         waiting, refused = [batch], False

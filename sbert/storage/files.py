@@ -40,8 +40,12 @@ def is_failure(error: BaseException) -> bool:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether memory is full; torch on CPUs, MPS and libraries of CUDA say so in words alone."""
-    words = ("out of memory", "Invalid buffer size", "not enough memory", "DefaultCPUAllocator")
+    """Whether memory is full; torch on CPUs, MPS and libraries of CUDA say so in words alone.
+
+    Where other programs fill a GPU, cuBLAS cannot be initialized, which needs memory as well.
+    """
+    words = ["out of memory", "Invalid buffer size", "not enough memory", "DefaultCPUAllocator"]
+    words += ["CUBLAS_STATUS_ALLOC_FAILED", "CUBLAS_STATUS_NOT_INITIALIZED"]
     said = isinstance(error, RuntimeError) and any(some in str(error) for some in words)
     return said or isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"  # Of torch.
 

@@ -1,4 +1,4 @@
-"""Process-wide state: locks, the umask, how both survive a fork; and markers of processes that may die.
+"""Process-wide state: locks, the umask, and how both survive a fork.
 
 A fork copies the memory of a process, but only one of its threads. In the child, a lock held by another thread is never
 released. GNU OpenMP (used by torch) and tokenizers wait for threads that exist only in the parent. Without the
@@ -12,9 +12,7 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from collections.abc import Callable
 
 
 def in_child(function: Callable[[], object]) -> None:
@@ -65,49 +63,6 @@ def umask() -> int:
         mask = os.umask(0o077)
         os.umask(mask)
     return mask
-
-
-_marked: set[Path] = set()  # By this process, now.
-
-
-@contextmanager
-def mark_running(path: Path) -> Iterator[None]:
-    """A file with the number of this process while the block runs: only a process that dies in it leaves the file."""
-    with suppress(OSError):  # Where nothing can be written, nothing is known later.
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(str(os.getpid()), encoding="utf-8")
-    _marked.add(path)
-    try:
-        yield
-    finally:
-        _marked.discard(path)
-        with suppress(OSError):
-            path.unlink()
-
-
-def has_died(path: Path) -> bool:
-    """Whether a process has died in a block that was marked by this file."""
-    try:
-        pid = int(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    # In a container that starts again, this process may have the number of the one that died.
-    return path not in _marked and (pid == os.getpid() or not _is_running(pid))
-
-
-def _is_running(pid: int) -> bool:
-    if sys.platform == "win32":  # There, a signal of any number would end it.
-        from ctypes import windll
-
-        handle = windll.kernel32.OpenProcess(0x1000, False, pid)
-        return bool(handle and windll.kernel32.CloseHandle(handle))
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:  # It belongs to another user.
-        pass
-    return True
 
 
 _ended = True

@@ -20,7 +20,7 @@ from sbert.losses import MultipleNegativesRankingLoss
 from sbert.losses.signature import Signature
 from sbert.modules import Dense, Normalize, Pooling, Router, StaticEmbedding, Transformer
 from sbert.pipeline import self_check
-from sbert.pipeline.run import Encoding, evaluating
+from sbert.pipeline.run import evaluating
 from sbert.saving.export import export
 from sbert.search import HybridIndex
 from sbert.training import TrainingBatch, backward
@@ -262,9 +262,9 @@ def test_saving_in_training_mode_draws_no_dropout(tmp_path: Path) -> None:
 def test_a_route_is_checked_on_a_device_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not in each call, with the new encoder that it has."""
     model, checked = encoder(), list[Any]()
-    monkeypatch.setattr(self_check, "check", checked.append)
+    monkeypatch.setattr(self_check, "_check", lambda *given: checked.append(given) or given[2])
     for route in ("query", "document", "query"):
-        self_check.check_once(Encoding(model.route(route)), evaluating)
+        self_check.check_once(model.route(route), torch.device("cuda"), torch.float32)
     assert len(checked) == 2
 
 

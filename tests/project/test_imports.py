@@ -70,7 +70,6 @@ def file_of(name: str) -> Path:
 # The files that read a clock, and for what: figures, and how long to wait. Nothing is chosen by how long it took.
 CLOCKS = {
     "cli/benchmark.py": "figures",
-    "cli/gpu_doctor.py": "figures",
     "integrations/sentence_transformers/training.py": "figures",
     "integrations/sentence_transformers/util.py": "figures",
     "pipeline/batcher.py": "how long requests wait for others, and figures",

@@ -10,7 +10,6 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -30,23 +29,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _first_backward(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Before any other backward of this process, with the devices; and each test tries the kernels for itself."""
+def _first_backward(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before any other backward of this process, with the devices."""
     import torch
 
-    from sbert.backends import attention
-    from sbert.pipeline import self_check
     from tests.simulated_cuda.simulator import simulated
 
     if _OUTCOMES in os.environ and not _results:
         _results["the first backward"] = ""
         with simulated():
             torch.ones(1, device="cuda", requires_grad=True).sum().backward()
-    attention._failures.clear()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
-    monkeypatch.setattr(self_check, "_COUNTS", (1, 2))  # Its own tests have all.
-    yield
-    attention._failures.clear()
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

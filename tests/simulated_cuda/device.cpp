@@ -452,6 +452,26 @@ const std::set<std::string> VIEWS = {
 const std::set<std::string> WAITS = {"_local_scalar_dense", "nonzero", "masked_select", "_unique2", "unique_dim",
                                      "unique_consecutive", "equal", "bincount"};
 
+// A device draws random numbers from a generator of its own: while this exists, the host's has its state.
+std::array<std::optional<at::Generator>, MOST> generators;
+struct Draws {
+  at::Generator host = at::globalContext().defaultGenerator(c10::DeviceType::CPU);
+  at::Tensor before;
+  std::optional<at::Generator> own;
+  Draws(const c10::OperatorHandle& op, c10::DeviceIndex device) {
+    if (!op.hasTag(at::Tag::nondeterministic_seeded) || !generators[device]) return;
+    own = generators[device];
+    before = host.get_state();
+    host.set_state(own->get_state());
+  }
+  ~Draws() {
+    if (!own) return;
+    own->set_state(host.get_state());
+    host.set_state(before);
+  }
+};
+void set_generator(const std::optional<at::Generator>& generator, int64_t device) { generators[device] = generator; }
+
 // What an operation holds; it is dropped without the lock.
 struct Held {
   Tensors seen;
@@ -567,6 +587,7 @@ void run(const c10::OperatorHandle& op, torch::jit::Stack* stack, Held& held) {
   }
 
   // Run it on the host.
+  const Draws draws(op, device.index());
   for (size_t i = 0; i < count; i++) {
     auto value = translation.host((*stack)[first + i]);
     if (schema.arguments()[i].name() == "pin_memory") value = c10::IValue();
@@ -653,6 +674,7 @@ at::Tensor empty_strided(c10::IntArrayRef size, c10::IntArrayRef stride, std::op
 // ------------------------------------------------------------------------------------------- attention kernels
 
 bool built_with_flash = true;
+constexpr int64_t MOST_ROWS = 65535;  // Of the grid of a kernel.
 
 // Rows of tokens laid end to end, as flash attention takes them; checked as its kernels check them.
 void check_flash(const std::vector<at::Tensor>& tensors, const at::Tensor& rows_q, const at::Tensor& rows_k) {
@@ -665,7 +687,11 @@ void check_flash(const std::vector<at::Tensor>& tensors, const at::Tensor& rows_
     TORCH_CHECK(tensor.scalar_type() == query.scalar_type(), "query, key and value must have the same dtype");
     TORCH_CHECK(tensor.dim() == 3 && tensor.size(0) == query.size(0) && tensor.size(2) == dim, "wrong shape");
     TORCH_CHECK(tensor.stride(-1) == 1, "last dimension must be contiguous");
+    // Kernels read 16 bytes at a time.
+    const auto place = reinterpret_cast<uintptr_t>(tensor.data_ptr());
+    TORCH_CHECK(place % 16 == 0 && tensor.stride(0) % 8 == 0 && tensor.stride(1) % 8 == 0, "misaligned address");
   }
+  TORCH_CHECK(rows_q.numel() - 1 <= MOST_ROWS, "CUDA error: invalid configuration argument");
   TORCH_CHECK(dim % 8 == 0, "head_size must be a multiple of 8, this is ensured by padding!");
   TORCH_CHECK(dim <= 256, "FlashAttention only supports head dimension at most 256");
   TORCH_CHECK(query.size(1) % tensors[1].size(1) == 0, "Number of heads in key/value must divide number of heads in query");
@@ -812,6 +838,7 @@ double factor_of(const at::Tensor& query, std::optional<double> scale) {
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> efficient(
     const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const std::optional<at::Tensor>& bias, bool,
     double dropout, bool causal, std::optional<double> scale) {
+  TORCH_CHECK(query.size(0) <= MOST_ROWS, "CUDA error: invalid configuration argument");
   const auto [p, sums] = probabilities(query.to(at::kFloat), key.to(at::kFloat), bias, causal, factor_of(query, scale));
   const auto seed = dropout ? at::randint(1L << 40, {}, at::kLong) : at::zeros({}, at::kLong);
   const auto out = at::matmul(p * kept(p, dropout, seed.item<int64_t>()), value.to(at::kFloat));
@@ -868,6 +895,11 @@ void in_steps(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 }  // namespace
 
 C10_REGISTER_GUARD_IMPL(SIMULATED, Guard)
+
+// What Python passes by the dispatcher.
+TORCH_LIBRARY_FRAGMENT(NAMED(simulated_, SIMULATED, ), library) {
+  library.def("set_generator(Generator? generator, int device) -> ()", &set_generator);
+}
 
 TORCH_LIBRARY_IMPL(_, SIMULATED, library) {
   library.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());

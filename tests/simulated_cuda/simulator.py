@@ -83,7 +83,7 @@ class Simulator:
     """What the simulated devices have done, and what they are to do."""
 
     def __init__(self, library: ctypes.CDLL, capabilities: list[Capability]) -> None:
-        self._library, self._capabilities = library, capabilities
+        self._library, self._capabilities, self.has_flash = library, capabilities, True
         self._shapes: dict[str, set[tuple[torch.Size, ...]]] = {"shapes of attention": set(), "plans of cuDNN": set()}
 
     @contextmanager
@@ -138,7 +138,8 @@ class Simulator:
         self._library.simulated_memory(ctypes.c_long(limit), ctypes.c_long(failing))
 
     def without_flash(self) -> None:
-        """As torch is built for Windows."""
+        """As torch may be built."""
+        self.has_flash = False
         for library in _libraries.values():  # The last one that was loaded computes for all.
             library.simulated_flash(ctypes.c_long(0))
 
@@ -246,7 +247,9 @@ def _patches(library: ctypes.CDLL, capabilities: list[Capability], kind: str) ->
     def synchronize(device: Any = None) -> None:
         library.simulated_synchronize(_index(device), long(-1))
 
-    generator = torch.Generator()
+    generators = tuple(torch.Generator() for _ in range(devices))
+    for number, generator in enumerate(generators):
+        getattr(torch.ops, f"simulated_{kind.upper()}").set_generator(generator, number)
 
     def properties(device: Any = None) -> SimpleNamespace:
         major, minor = capabilities[_index(device)]
@@ -263,12 +266,14 @@ def _patches(library: ctypes.CDLL, capabilities: list[Capability], kind: str) ->
         "_maybe_exchange_device": lambda index: exchange(index),
         "device_count": lambda: devices, "is_available": lambda: True, "is_initialized": lambda: True,
         "_is_compiled": lambda: True, "_lazy_init": nothing(), "init": nothing(), "empty_cache": nothing(),
-        "default_generators": tuple(torch.Generator() for _ in range(devices)),
-        "manual_seed": nothing(), "manual_seed_all": nothing(), "_get_default_mps_generator": lambda: generator,
+        "default_generators": generators, "_get_default_mps_generator": lambda: generators[0],
+        "manual_seed": lambda seed: generators[_index(None)].manual_seed(seed),
+        "manual_seed_all": lambda seed: [generator.manual_seed(seed) for generator in generators],
         "get_device_properties": properties, "get_device_name": lambda device=None: "Simulated",
         "get_device_capability": lambda device=None: capabilities[_index(device)],
         "is_bf16_supported": lambda including_emulation=True: capabilities[_index(None)][0] >= 8 or including_emulation,
         "is_current_stream_capturing": lambda: False,
+        "get_arch_list": lambda: [f"sm_{major}{minor}" for major, minor in capabilities],
         "memory_allocated": lambda device=None: library.simulated_used(),
         "max_memory_allocated": lambda device=None: library.simulated_most_used(),
         "reset_peak_memory_stats": nothing(), "mem_get_info": lambda device=None: (80 << 30, 80 << 30),
@@ -318,7 +323,8 @@ def simulated(
             setattr(module, name, patches[name])
         # torch's custom operations look for this.
         setattr(torch._C, f"_{kind}_getCurrentRawStream", lambda device: library.simulated_stream(device))
-        simulator = Simulator(library, capabilities)
+        simulator, has_flash = Simulator(library, capabilities), torch.backends.cuda.is_flash_attention_available
+        torch.backends.cuda.is_flash_attention_available = lambda: simulator.has_flash
         try:
             with simulator.observed_attention():
                 yield simulator
@@ -327,6 +333,7 @@ def simulated(
         finally:
             for name, value in before.items():
                 delattr(module, name) if value is missing else setattr(module, name, value)
+            torch.backends.cuda.is_flash_attention_available = has_flash
             for each in _libraries.values():
                 each.simulated_flash(ctypes.c_long(1))
             library.simulated_stop()

@@ -24,10 +24,10 @@ from sbert.chunking import encode_chunks
 from sbert.distributed.ranks import Ranks
 from sbert.inputs.devices import check_device, default_device
 from sbert.losses import CosineSimilarityLoss, MultipleNegativesRankingLoss, SoftmaxLoss
+from sbert.pipeline import self_check
 from sbert.pipeline.encode import encode
 from sbert.pipeline.progress import Report
 from sbert.pipeline.run import Encoding
-from sbert.storage.files import is_failure, is_out_of_memory
 from tests import pairs, small
 from tests.simulated_cuda.simulator import simulated
 
@@ -87,16 +87,6 @@ def test_the_default_device_and_its_memory(kind: str, folder: Path, expected: np
         model.encode(TEXTS[:2])
         gpu.memory(limit=gpu.call("used") + (100_000 if kind == "mps" else 30_000))
         np.testing.assert_allclose(model.encode(TEXTS), expected, atol=1e-6)
-
-
-@pytest.mark.parametrize(("error", "full"), [
-    (torch.OutOfMemoryError("HIP out of memory"), True), (RuntimeError("MPS backend out of memory"), True),
-    (RuntimeError("CUDA error: out of memory"), True), (RuntimeError("Invalid buffer size: 40 GB"), True),
-    (RuntimeError("shapes do not match"), False), (ValueError("out of memory"), False),
-], ids=str)  # fmt: skip
-def test_words_for_full_memory(error: Exception, full: bool) -> None:
-    assert is_out_of_memory(error) is full
-    assert is_failure(error) is not full
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -165,8 +155,11 @@ def overflowing(folder: Path, device: str) -> SentenceEncoder:
     return model
 
 
-def test_what_leaves_the_range_of_float16_is_computed_again(folder: Path, tmp_path: Path) -> None:
+def test_what_leaves_the_range_of_float16_is_computed_again(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """And reported once, of a text, of windows and of codes; duplicates count as often as they occur."""
+    monkeypatch.setattr(self_check, "compare", lambda *_: 0.0)  # As if its texts did not leave it.
     texts = [*TEXTS, *TEXTS[:3]]
     reference = overflowing(folder, "cpu").encode(texts)
     all_of_them = "30 of 30 sentences left the range of float16 and were computed again in float32"
@@ -204,7 +197,7 @@ def test_what_is_not_finite_in_float32_is_an_error(folder: Path) -> None:
         with torch.no_grad():
             model[0].auto_model.encoder.layer[0].output.dense.bias[0] = torch.nan
         with (
-            pytest.warns(UserWarning, match="computed again"),
+            pytest.warns(UserWarning, match="exceeds the range of float16|vectors in torch.float32 differ by nan"),
             pytest.raises(ValueError, match=r"the vector of sentences\[0\] is not finite"),
         ):
             model.encode(TEXTS)
@@ -244,7 +237,8 @@ def test_training_has_the_steps_of_the_cpu(kind: str, name: str, chunk_tokens: i
                 if isinstance(module, nn.Dropout):
                     module.p = 0.0
             torch.manual_seed(0)
-            config = TrainingConfig(batch_size=8, log_every=1, chunk_tokens=chunk_tokens, learning_rate=1e-3)
+            options = {"chunk_tokens": chunk_tokens, "learning_rate": 1e-3, "dtype": "float32"}
+            config = TrainingConfig(batch_size=8, log_every=1, **options)
             history = Trainer(model, rows, make(), config).fit(show_progress_bar=False)
             histories.append([row["loss"] for row in history if "loss" in row])
     np.testing.assert_allclose(histories[1], histories[0], rtol=1e-4, atol=1e-6)

@@ -1,13 +1,13 @@
-"""The first use of a model on a GPU: what is wrong, fails or dies there leads to the plain way, with one warning."""
+"""The first use of a model on an accelerator: what is wrong there, fails or dies harms no later process."""
 
 from __future__ import annotations
 
-import json
+import multiprocessing
 import os
-import subprocess
-import sys
+import signal
 import time
 import warnings
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -20,22 +20,23 @@ from torch import nn
 
 from sbert import CrossEncoder, Pooling, SentenceEncoder, Transformer
 from sbert.backends import attention, fused
+from sbert.inputs import devices
 from sbert.pipeline import self_check
-from sbert.pipeline.run import Encoding
-from sbert.storage.processes import has_died, mark_running
+from sbert.storage.files import is_failure, is_out_of_memory
 from tests import pairs
-from tests.project.code_lines import PACKAGE
+from tests.children import run_in_child
 from tests.simulated_cuda.simulator import simulated
 
 pytestmark = pytest.mark.simulated_cuda
 TEXTS = ["one boat", "red fox", "two quiet lakes"] * 12
 REMEDY = "SBERT_BACKEND=plain"
+ILLEGAL = "CUDA error: an illegal memory access was encountered"
 
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return tmp_path / "cache" / "sbert" / "gpu"
+    return tmp_path / "cache"
 
 
 @pytest.fixture(scope="module")
@@ -43,128 +44,320 @@ def expected(folder: Path) -> np.ndarray:
     return SentenceEncoder(folder, device="cpu").encode(TEXTS)
 
 
-def verdicts(cache: Path) -> list[Any]:
-    return [json.loads(path.read_text(encoding="utf-8")) for path in cache.iterdir()]
+@pytest.fixture
+def checks(monkeypatch: pytest.MonkeyPatch) -> list[tuple[torch.device, torch.dtype]]:
+    """The device and dtype of each comparison."""
+    compare, seen = self_check.compare, list[tuple[torch.device, torch.dtype]]()
+    monkeypatch.setattr(self_check, "compare", lambda *given: seen.append(given[1:3]) or compare(*given))
+    return seen
+
+
+def stored(cache: Path) -> list[Path]:
+    return [path for path in cache.rglob("*") if path.is_file()]
+
+
+def raises(error: Exception) -> Callable[..., Any]:
+    def function(*_: Any, **__: Any) -> Any:
+        raise error
+
+    return function
+
+
+def on_gpu(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The attention of the library on the CPU, and this function in its place elsewhere."""
+    return lambda q, *given, **options: (function if q.is_cuda else attention.attend)(q, *given, **options)
 
 
 def is_plain(model: SentenceEncoder) -> bool:
-    return model[0].plain_devices == {torch.device("cuda:0")}
+    return model[0].plain_devices == {model.device}
 
 
-def check_plain_with_one_warning(folder: Path, words: str, expected: np.ndarray) -> None:
-    """Of a model that is loaded anew, as by the next process."""
-    with simulated():
-        model = SentenceEncoder(folder, device="cuda")
-        with pytest.warns(UserWarning, match=f"{words}.*{REMEDY}") as warned:
-            np.testing.assert_allclose(model.encode(TEXTS), expected, atol=0.02)
-        assert len(warned) == 1
-        assert is_plain(model)
+def check_next_process(folder: Path, expected: np.ndarray, passed: int, cache: Path, **options: Any) -> SentenceEncoder:
+    """A model that is loaded again, as by another process, runs as it should, without a word; passes are stored."""
+    with simulated(**options), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = SentenceEncoder(folder, device=options.get("kind", "cuda"))
+        np.testing.assert_allclose(model.encode(TEXTS), expected, atol=0.02)
+        assert not is_plain(model)
+    files = stored(cache)
+    assert [path.suffix for path in files] == [".passed"] * passed
+    return model
 
 
-def test_a_healthy_gpu(folder: Path, cache: Path, expected: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All batches are compared, once; another model of this kind needs no check, also in another process."""
-    monkeypatch.setattr(self_check, "_COUNTS", (1, 2, 32, 2000))
-    compare, calls = self_check.compare, []
-    monkeypatch.setattr(self_check, "compare", lambda job: calls.append(job.inference.settings.dtype) or compare(job))
-    with simulated():
-        for _ in range(2):
-            model = SentenceEncoder(folder, device="cuda")
-            np.testing.assert_allclose(model.encode(TEXTS), expected, atol=0.02)
-            assert not is_plain(model)
-    assert calls == [torch.bfloat16]
-    assert verdicts(cache) == [{"verdict": None}]
+def end_in_process(function: Callable[[], object]) -> int:
+    """The exit code of a forked process, or the negative number of the signal that ended it."""
+
+    def work() -> None:
+        with simulated(), warnings.catch_warnings():
+            warnings.simplefilter("error")
+            function()
+
+    return os.waitstatus_to_exitcode(run_in_child(work))
+
+
+@pytest.mark.parametrize("kind", ["cuda", "xpu", "mps"])
+def test_what_works_is_compared_once(
+    kind: str, folder: Path, cache: Path, expected: np.ndarray, checks: list[Any]
+) -> None:
+    """By the first of all processes; other weights, dtypes and capabilities are compared as well."""
+    device, dtype = torch.device(kind, 0), torch.bfloat16 if kind == "cuda" else torch.float32
+    check_next_process(folder, expected, 1, cache, kind=kind)
+    check_next_process(folder, expected, 1, cache, kind=kind)
+    assert checks == [(device, dtype)]
+    with simulated(kind=kind):
+        model = SentenceEncoder(folder, device=kind)
+        with torch.no_grad():
+            model[0].auto_model.encoder.layer[0].output.dense.weight += 0.01
+        model.encode(TEXTS)
+        model.encode(TEXTS)
+    assert len(checks) == 2
+    if kind == "cuda":
+        with simulated([(9, 0), (8, 0)]):
+            SentenceEncoder(folder, device="cuda:1").encode(TEXTS)
+            SentenceEncoder(folder, device="cuda:1", dtype="float32").encode(TEXTS)
+        assert checks[2:] == [(torch.device("cuda:1"), torch.bfloat16), (torch.device("cuda:1"), torch.float32)]
 
 
 @pytest.mark.parametrize("dtype", ["auto", "float32"])
+@pytest.mark.parametrize("wrong", ["rows", "tokens"])
 def test_wrong_vectors(
-    dtype: str, folder: Path, cache: Path, expected: np.ndarray, monkeypatch: pytest.MonkeyPatch
+    wrong: str, dtype: str, folder: Path, cache: Path, expected: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a backend that is right for the three rows on which it is compared first."""
-    attend = fused.attend
-    monkeypatch.setattr(self_check, "_COUNTS", (1, 32))
-    monkeypatch.setattr(fused, "attend", lambda q, k, v, rows, **o: attend(q, k, v, rows, **o) * (1 + (rows.rows > 9)))
+    """Of more than nine rows, or of one that is long: the plain way with one warning, and nothing is stored."""
+
+    def attend(q: Any, k: Any, v: Any, rows: Any, **options: Any) -> Any:
+        there = rows.rows > 9 if wrong == "rows" else rows.longest > 20
+        return attention.attend(q, k, v, rows, **options) * (1 + (q.is_cuda and there))
+
+    monkeypatch.setattr(fused, "attend", attend)
+    for _ in range(2):
+        with simulated():
+            model = SentenceEncoder(folder, device="cuda", dtype=dtype)
+            with pytest.warns(UserWarning, match=f"differ by .* of their norm from float32.*{REMEDY}") as warned:
+                vectors, again = (model.encode(TEXTS, batch_size=32) for _ in range(2))
+            np.testing.assert_allclose(again, vectors, atol=1e-5)
+            assert len(warned) == 1
+            np.testing.assert_allclose(vectors, expected, atol=0.02 if dtype == "auto" else 1e-5)
+            assert is_plain(model)
+    assert stored(cache) == []
+
+
+def test_a_first_use_that_fails(
+    folder: Path, cache: Path, expected: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fused, "attend", on_gpu(raises(RuntimeError("a kernel is missing"))))
     with simulated():
-        model = SentenceEncoder(folder, device="cuda", dtype=dtype)
-        with pytest.warns(UserWarning, match=f"vectors differ by .* of their norm from float32.*{REMEDY}"):
-            vectors = model.encode(TEXTS, batch_size=32)
-        np.testing.assert_allclose(vectors, expected, atol=0.02 if dtype == "auto" else 1e-5)
+        model = SentenceEncoder(folder, device="cuda")
+        with pytest.warns(UserWarning, match=rf"the first use .* fails \(RuntimeError: a kernel.*{REMEDY}") as warned:
+            np.testing.assert_allclose(model.encode(TEXTS), expected, atol=0.02)
+        assert len(warned) == 1
         assert is_plain(model)
-        np.testing.assert_allclose(model.encode(TEXTS, batch_size=32), vectors, atol=1e-5)  # Without a second warning.
-        with pytest.warns(UserWarning, match="vectors differ by"):
-            SentenceEncoder(folder, device="cuda", dtype=dtype).encode(TEXTS)
-    assert "vectors differ" in verdicts(cache)[0]["verdict"]
+    assert stored(cache) == []
 
 
-def test_a_context_that_dies(folder: Path, cache: Path, expected: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its error is sticky, so that this process cannot go on; the next one takes the plain way from the start."""
-    dead = []
+# --------------------------------------------------------------------------------- sequences that have ended badly
 
-    def dying(function: Any) -> Any:
-        def call(query: Any, *others: Any, **options: Any) -> Any:
-            if query.is_cuda and (dead or ("rows" not in options and getattr(others[-1], "rows", 0) == 2)):
-                dead.append(True)
-                raise torch.AcceleratorError("CUDA error: an illegal memory access was encountered")
-            return function(query, *others, **options)
+
+@pytest.mark.parametrize("status", ["CUBLAS_STATUS_ALLOC_FAILED", "CUBLAS_STATUS_NOT_INITIALIZED"])
+def test_cublas_has_no_memory_at_its_first_use(
+    status: str, folder: Path, cache: Path, expected: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As beside other programs: no verdict, so that the next call checks; this one goes on with smaller batches."""
+    linear, calls = F.linear, list[int]()
+
+    def refused(x: Any, *others: Any, **options: Any) -> Any:
+        calls.append(x.is_cuda)
+        if x.is_cuda and sum(calls) == 1:
+            raise RuntimeError(f"CUDA error: {status} when calling `cublasCreate(handle)`")
+        return linear(x, *others, **options)
+
+    with simulated(), warnings.catch_warnings(), monkeypatch.context() as patches:
+        warnings.simplefilter("error")
+        patches.setattr(F, "linear", refused)
+        model = SentenceEncoder(folder, device="cuda")
+        np.testing.assert_allclose(model.encode(TEXTS), expected, atol=0.02)
+        assert sum(calls) > 1
+        assert stored(cache) == []
+        np.testing.assert_allclose(model.encode(TEXTS), expected, atol=0.02)
+        assert not is_plain(model)
+    assert len(stored(cache)) == 1
+    check_next_process(folder, expected, 1, cache)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=str)
+def test_a_process_is_ended_during_the_check(
+    number: int, folder: Path, cache: Path, expected: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patches:
+        patches.setattr(self_check, "compare", lambda *_: os.kill(os.getpid(), number))
+        assert end_in_process(lambda: SentenceEncoder(folder, device="cuda").encode(TEXTS)) == -number
+    assert stored(cache) == []
+    check_next_process(folder, expected, 1, cache)
+
+
+def test_two_processes_at_the_same_time(
+    folder: Path, cache: Path, expected: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each checks, and both store the same."""
+    compare = self_check.compare
+    barrier = multiprocessing.get_context("fork").Barrier(2)
+
+    def wait_for_both(*given: Any) -> Any:
+        barrier.wait(60)
+        return compare(*given)
+
+    def encode() -> None:
+        np.testing.assert_allclose(SentenceEncoder(folder, device="cuda").encode(TEXTS), expected, atol=0.02)
+
+    monkeypatch.setattr(self_check, "compare", wait_for_both)
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(end_in_process, [encode] * 2)) == [0, 0]
+    check_next_process(folder, expected, 1, cache)
+
+
+def test_an_illegal_access_in_the_third_call(
+    folder: Path, cache: Path, expected: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is raised as it is, with the remedy; nothing else is tried in a context that is dead."""
+    dead = list[str]()
+
+    def access(name: str, function: Any) -> Any:
+        def call(x: Any, *others: Any, **options: Any) -> Any:
+            if x.is_cuda and dead:
+                dead.append(name)
+                raise torch.AcceleratorError(ILLEGAL)
+            return function(x, *others, **options)
 
         return call
 
-    with monkeypatch.context() as patches, simulated():
-        patches.setattr(fused, "attend", dying(fused.attend))
-        patches.setattr(F, "scaled_dot_product_attention", dying(F.scaled_dot_product_attention))
+    with simulated(), monkeypatch.context() as patches:
+        patches.setattr(fused, "attend", access("fused", attention.attend))
+        patches.setattr(F, "scaled_dot_product_attention", access("plain", F.scaled_dot_product_attention))
         model = SentenceEncoder(folder, device="cuda")
-        with (
-            pytest.warns(UserWarning, match=f"illegal memory access.*{REMEDY}"),
-            pytest.raises(torch.AcceleratorError, match="illegal memory access"),
-        ):
-            model.encode(TEXTS)
-    check_plain_with_one_warning(folder, "illegal memory access", expected)
+        for _ in range(2):
+            np.testing.assert_allclose(model.encode(TEXTS), expected, atol=0.02)
+        dead.append("the third call")
+        for texts in (TEXTS, TEXTS[0]):
+            with pytest.raises(torch.AcceleratorError, match=f"^{ILLEGAL}\n.*start it again, with {REMEDY}$"):
+                model.encode(texts)
+        assert dead == ["the third call", "fused", "fused"]
+    check_next_process(folder, expected, 1, cache)
 
 
-def test_a_process_that_dies(folder: Path, cache: Path, expected: np.ndarray) -> None:
-    program = f"""
-import os, torch
-from sbert import SentenceEncoder
-from sbert.pipeline import self_check
-from sbert.pipeline.run import Encoding
-from sbert.storage.processes import has_died, mark_running
-from tests.simulated_cuda.simulator import simulated
-self_check.compare = lambda job: os._exit(9)
-with simulated():
-    SentenceEncoder({str(folder)!r}, device="cuda").encode("one")
-"""
-    died = subprocess.run([sys.executable, "-c", program], cwd=PACKAGE.parent, capture_output=True, text=True)
-    assert died.returncode == 9, died.stderr
-    assert isinstance(verdicts(cache)[0], int)  # The number of the process.
-    check_plain_with_one_warning(folder, "a process died when it used this model", expected)
-    assert "a process died" in verdicts(cache)[0]["verdict"]
+def test_an_illegal_access_in_the_check(folder: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any, **__: Any) -> Any:
+        raise torch.AcceleratorError(ILLEGAL)
+
+    monkeypatch.setattr(
+        fused, "attend", lambda q, *given, **options: (fail if q.is_cuda else attention.attend)(q, *given, **options)
+    )
+    with simulated(), pytest.raises(torch.AcceleratorError, match=f"{ILLEGAL}\n.*{REMEDY}"):
+        SentenceEncoder(folder, device="cuda").encode(TEXTS)
+    assert stored(cache) == []
 
 
-def test_a_process_with_the_number_of_one_that_died(folder: Path, cache: Path, expected: np.ndarray) -> None:
-    """As in a container that starts again: only a marker of this very process is no sign of a death."""
+def test_an_illegal_access_that_the_host_notices_later(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with simulated():
         model = SentenceEncoder(folder, device="cuda")
-        path = self_check._path(Encoding(model))
-    path.parent.mkdir(parents=True)
-    path.write_text(str(os.getpid()), encoding="utf-8")
-    assert has_died(path)
-    with mark_running(path):
-        assert not has_died(path)
-    path.parent.mkdir(parents=True)
-    path.write_text(str(os.getpid()), encoding="utf-8")
-    check_plain_with_one_warning(folder, "a process died when it used this model", expected)
+        model.encode(TEXTS)
+        monkeypatch.setattr("sbert.pipeline.encode.start_to_host", raises(torch.AcceleratorError(ILLEGAL)))
+        with pytest.raises(torch.AcceleratorError, match=f"{ILLEGAL}\n.*{REMEDY}"):
+            model.encode(TEXTS)
+
+
+KERNELS = {  # What torch is built for, the capability of a GPU, and words of the error.
+    "CUDA 13 on a V100": ("sm_75 sm_80 sm_86 sm_90 sm_100 sm_120", (7, 0), "torch 2.10 for CUDA 12.6 .*whl/cu126"),
+    "CUDA 12 on a B200": ("sm_70 sm_80 sm_90", (10, 0), "a later version of torch"),
+    "exact": ("sm_80 sm_90a", (9, 0), None),
+    "a later minor version": ("sm_75 sm_80", (8, 9), None),
+    "an earlier minor version": ("sm_75 sm_86", (8, 0), "torch 2.10"),
+    "compiled at the first use": ("sm_80 compute_90", (12, 0), None),
+    "not compiled for an earlier one": ("sm_80 compute_90", (7, 5), "torch 2.10"),
+    "bound to an architecture": ("sm_80 compute_90a", (12, 0), "a later version"),
+    "a family": ("sm_100f", (10, 3), None),
+    "ROCm": ("gfx90a gfx942", (9, 4), None),
+    "unknown": ("", (9, 0), None),
+}
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_torch_has_no_kernels_for_the_card(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kinds, capability, words = KERNELS[name]
+    with simulated(capability):
+        monkeypatch.setattr(torch.cuda, "get_arch_list", kinds.split)
+        if words is None:
+            assert devices.check_device("cuda").type == "cuda"
+            return
+        given = {"device": "cuda"} if capability == (7, 0) else {}  # The default device is that one.
+        number = ".".join(map(str, capability))
+        with pytest.raises(ValueError, match=rf"none for .*{number}\); install {words}.*or pass device='cpu'"):
+            SentenceEncoder(folder, **given)
+        SentenceEncoder(folder, device="cpu").encode("one")
+
+
+def test_torch_without_cuda_beside_an_nvidia_card(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices.shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
+    if torch.version.cuda is None:
+        with pytest.raises(ValueError, match="has an NVIDIA GPU, but this torch is built without CUDA"):
+            SentenceEncoder(folder, device="cuda")
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    assert devices.build_hint() is None
+
+
+def test_a_home_that_cannot_be_written(
+    folder: Path, tmp_path: Path, expected: np.ndarray, checks: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each process checks, without a word."""
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))  # Root may write everywhere else.
+    for count in (1, 2):
+        check_next_process(folder, expected, 0, tmp_path / "cache")
+        assert len(checks) == count
+
+
+# ------------------------------------------------------------------------------------------------ what is compared
+
+
+def test_float16_that_overflows(folder: Path, cache: Path, checks: list[Any]) -> None:
+    """Float32 from then on, with one warning; nothing is computed twice."""
+
+    def overflowing(device: str) -> SentenceEncoder:
+        model, scale = SentenceEncoder(folder, device=device), 1e6
+        layer = model[0].auto_model.encoder.layer[0]
+        with torch.no_grad():
+            layer.intermediate.dense.weight *= scale
+            layer.intermediate.dense.bias *= scale
+            layer.output.dense.weight /= scale
+        return model
+
+    reference = overflowing("cpu").encode(TEXTS)
+    with simulated((7, 5)):
+        model = overflowing("cuda")
+        with pytest.warns(UserWarning, match="exceeds the range of float16, and runs in float32 from now on") as warned:
+            vectors = [model.encode(texts) for texts in (TEXTS, TEXTS, TEXTS[0])]
+        for part in vectors:
+            np.testing.assert_allclose(part, reference if part.ndim == 2 else reference[0], atol=1e-5)
+        assert len(warned) == 1
+        assert checks == [(model.device, torch.float16), (model.device, torch.float32)]
+        assert len(stored(cache)) == 1
+    with simulated((9, 0)):  # bfloat16 has the range of float32.
+        assert (overflowing("cuda").encode(TEXTS) * reference).sum(1).min() > 0.999
 
 
 def test_threads_wait_for_the_first_check(folder: Path, expected: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither returns what the check finds to be wrong; one that was interrupted is repeated."""
-    monkeypatch.setattr(fused, "attend", lambda *args, **options: 2 * attention.attend(*args, **options))
-    compare, calls = self_check.compare, []
+    monkeypatch.setattr(
+        fused, "attend", lambda q, *given, **options: (1 + q.is_cuda) * attention.attend(q, *given, **options)
+    )
+    compare, calls = self_check.compare, list[int]()
 
-    def slow(job: Any) -> Any:
+    def slow(*given: Any) -> Any:
         calls.append(1)
         if len(calls) == 1:
             raise KeyboardInterrupt
         time.sleep(0.2)
-        return compare(job)
+        return compare(*given)
 
     monkeypatch.setattr(self_check, "compare", slow)
     with simulated():
@@ -175,65 +368,35 @@ def test_threads_wait_for_the_first_check(folder: Path, expected: np.ndarray, mo
             warnings.simplefilter("ignore")
             for vectors in pool.map(model.encode, [TEXTS] * 2):
                 np.testing.assert_allclose(vectors, expected, atol=0.02)
-
-
-def test_a_process_that_dies_in_the_kernel_of_training(cache: Path) -> None:
-    """The next process trains without it."""
-    program = """
-import os, torch
-from sbert.backends import attention
-from tests.simulated_cuda.simulator import simulated
-attention._works = lambda *_: os._exit(9)
-with simulated():
-    attention.has_kernel(torch.bfloat16, torch.device("cuda", 0), 64, training=True)
-"""
-    died = subprocess.run([sys.executable, "-c", program], cwd=PACKAGE.parent, capture_output=True, text=True)
-    assert died.returncode == 9, died.stderr
-    words = f"has ended a process; to try it again, remove {cache}.*{REMEDY}"
-    with simulated():
-        with pytest.warns(UserWarning, match=words):
-            assert not attention.has_kernel(torch.bfloat16, torch.device("cuda", 0), 64, training=True)
-        assert attention.has_kernel(torch.bfloat16, torch.device("cuda", 0), 64)
-
-
-def test_where_no_way_is_nearer_the_dtype_is_named(
-    folder: Path, cache: Path, expected: np.ndarray, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of a model for which half precision is too coarse, the plain way would be slower and no better."""
-    monkeypatch.setattr(self_check, "_HALF", 1e-6)
-    with simulated():
-        model = SentenceEncoder(folder, device="cuda")
-        with pytest.warns(UserWarning, match="in bfloat16 on cuda:0, vectors differ by .*pass dtype='float32'"):
-            np.testing.assert_allclose(model.encode(TEXTS), expected, atol=0.02)
-        assert not is_plain(model)
-        SentenceEncoder(folder, device="cuda", dtype="float32").encode(TEXTS)
-    assert verdicts(cache) == [{"verdict": None}] * 2
+    assert len(calls) == 2
 
 
 @pytest.mark.parametrize(("setting", "value"), [("fp32_precision", "tf32"), ("allow_tf32", True)])
-def test_products_in_tf32_are_allowed_their_error(
-    setting: str, value: object, folder: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_products_in_tf32_are_allowed_their_error(setting: str, value: object) -> None:
     """Whichever of torch's two settings allows it: after the newer one, the older cannot be read."""
-    monkeypatch.setattr(self_check, "_EXACT", 0.0)
     setattr(torch.backends.cuda.matmul, setting, value)
     try:
-        with simulated():
-            model = SentenceEncoder(folder, device="cuda", dtype="float32")
-            model.encode(TEXTS)
-            assert not is_plain(model)
+        assert self_check.tolerance(torch.float32) == self_check.tolerance(torch.bfloat16)
     finally:
         torch.backends.cuda.matmul.fp32_precision = "none"
         torch.backends.cuda.matmul.allow_tf32 = False
-    assert verdicts(cache) == [{"verdict": None}]
+    assert self_check.tolerance(torch.float32) <= 1e-3
 
 
-def test_a_cross_encoder(tmp_path: Path, cache: Path) -> None:
+@pytest.mark.parametrize("large", [False, True])
+def test_a_cross_encoder(
+    large: bool, tmp_path: Path, cache: Path, checks: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a large one, beside the plain way on its device: no copy is made on the host."""
     path, rows = pairs.folder(tmp_path / "cross"), [(text, "a boat") for text in TEXTS]
     scores = CrossEncoder(path, device="cpu").predict(rows)
+    if large:
+        monkeypatch.setattr(self_check, "_LARGE", 0)
     with simulated():
-        np.testing.assert_allclose(CrossEncoder(path, device="cuda").predict(rows), scores, atol=1e-5)
-    assert verdicts(cache) == [{"verdict": None}]
+        model = CrossEncoder(path, device="cuda")
+        np.testing.assert_allclose(model.predict(rows), scores, atol=1e-5)
+        assert not model.plain_devices
+    assert len(checks) == len(stored(cache)) == 1
 
 
 def test_what_cannot_be_copied_is_not_judged(folder: Path, cache: Path, expected: np.ndarray) -> None:
@@ -245,16 +408,14 @@ def test_what_cannot_be_copied_is_not_judged(folder: Path, cache: Path, expected
         model = SentenceEncoder(Transformer(folder), Pooling(), Locked(), device="cuda")
         np.testing.assert_allclose(model.encode(TEXTS), expected, atol=0.02)
         assert not is_plain(model)
+    assert stored(cache) == []
 
 
-def test_where_memory_is_short_nothing_is_judged(folder: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(job: Any) -> None:
-        raise torch.OutOfMemoryError("full")
-
-    monkeypatch.setattr(self_check, "compare", full)
-    with simulated(), warnings.catch_warnings():
-        warnings.simplefilter("error")
-        model = SentenceEncoder(folder, device="cuda")
-        model.encode(TEXTS)
-        assert not is_plain(model)
-    assert verdicts(cache) == []
+@pytest.mark.parametrize(("error", "full"), [
+    (torch.OutOfMemoryError("HIP out of memory"), True), (RuntimeError("MPS backend out of memory"), True),
+    (RuntimeError("CUDA error: out of memory"), True), (RuntimeError("Invalid buffer size: 40 GB"), True),
+    (RuntimeError("CUDA error: CUBLAS_STATUS_EXECUTION_FAILED"), False), (ValueError("out of memory"), False),
+], ids=str)  # fmt: skip
+def test_words_for_full_memory(error: Exception, full: bool) -> None:
+    assert is_out_of_memory(error) is full
+    assert is_failure(error) is not full
