@@ -149,38 +149,14 @@ def test_what_merge_refuses(words: SentenceEncoder, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("shard", "damage", "message"),
     [
-        (
-            1,
-            "manifest",
-            "is damaged: line 1 is not what was written; make the call again that wrote v-00001-of-00002.npy",
-        ),
-        (
-            0,
-            "manifest",
-            "is damaged: line 1 is not what was written; make the call again that wrote v-00000-of-00002.npy",
-        ),
-        (
-            1,
-            "prompt",
-            "was written with prompt='red ', and v-00000-of-00002.npy has ''; encode one of the two again, wi",
-        ),
-        (
-            0,
-            "prompt",
-            "was written with prompt='', and v-00000-of-00002.npy has 'red '; encode one of the two again, wi",
-        ),
-        (
-            1,
-            "texts",
-            "was written from other texts than v-00000-of-00002.npy (84 and 83 of them); encode the older one ",
-        ),
+        (1, "manifest", "is damaged: line 1 is not what was written; make the call again that wrote v-00001"),
+        (0, "manifest", "is damaged: line 1 is not what was written; make the call again that wrote v-00000"),
+        (1, "prompt", "was written with prompt='red ', and v-00000-of-00002.npy has ''; encode one of the two again"),
+        (0, "prompt", "was written with prompt='', and v-00000-of-00002.npy has 'red '; encode one of the two again"),
+        (1, "texts", "was written from other texts than v-00000-of-00002.npy (84 and 83 of them); encode the older"),
         (1, "name", "was written with shard=(0, 2), and its name says another one; delete it, and encode it again"),
         (1, "rows", "has 39 rows, which are not those of its shard; encode it again, with overwrite=True"),
-        (
-            0,
-            "vectors",
-            "is missing or damaged: it is not what was written; delete it, and make the call again that wrote",
-        ),
+        (0, "vectors", "is missing or damaged: it is not what was written; delete it, and make the call again"),
     ],
 )
 def test_what_merge_advises_helps(
@@ -245,18 +221,6 @@ def test_files_of_the_user_are_kept(words: SentenceEncoder, tmp_path: Path) -> N
     encode(words, tmp_path, overwrite=True)
     assert contents(tmp_path).items() >= {name: mine[name] for name in ("vectors-00007.npy", "vectors.json")}.items()
     assert [part.state for part in status(tmp_path)] == ["done"] * 3
-
-
-def test_links(words: SentenceEncoder, tmp_path: Path) -> None:
-    """Status and merge follow them as encode does."""
-    (tmp_path / "real").mkdir()
-    (tmp_path / "l.npy").symlink_to(tmp_path / "real" / "r.npy")
-    for index in range(2):
-        encode(words, tmp_path / "l.npy", shard=(index, 2))
-    assert [part.state for part in status(tmp_path / "l.npy")] == ["done", "done"]
-    (tmp_path / "real" / "r-00000-of-00000.npy").touch()
-    assert merge(tmp_path / "l.npy") == tmp_path / "real" / "r.npy"
-    np.testing.assert_array_equal(np.load(tmp_path / "l.npy"), words.encode(TEXTS))
 
 
 # Only the shell's own processes show that commands as those of the guide go together.
