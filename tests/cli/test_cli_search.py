@@ -242,9 +242,9 @@ def test_words_alone(run: Run, corpus: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert {each["text"] for each in found} == {text for text in TEXTS if "three" in text.split()}
     assert run(corpus, "unheard", "--words")[1] == "nothing found\n"
     monkeypatch.setitem(sys.modules, "bm25s", None)
-    code, _, err = run(corpus, "three", "--words", "--language", "english")
+    code, _, err = run(corpus, "three", "--words", "--language", "german")
     assert code == 2
     assert (
-        """--language 'english' needs bm25s and PyStemmer; run: pip install "sbert[search]", or leave --language out"""
+        """--language 'german' needs bm25s and PyStemmer; run: pip install "sbert[search]", or leave --language out"""
         in err
     )
