@@ -131,7 +131,7 @@ def check_exists(path: Name) -> None:
         raise FileNotFoundError(f"{path} does not exist; name a file, or - for standard input")
 
 
-def require_columns(path: Name, columns: Sequence[str], header: Sequence[str]) -> None:
+def need_columns(path: Name, columns: Sequence[str], header: Sequence[str]) -> None:
     """Raise a ValueError if a column does not occur in the header exactly once."""
     for column in columns:
         if (count := list(header).count(column)) != 1:
@@ -238,7 +238,7 @@ def _parse(text: str, path: Name, first: int) -> Any:
 def _read_table(cells: Callable[[Name], Values], path: Name, columns: Sequence[str] | None) -> Records:
     rows = cells(path)
     header: list[str] = next(rows, ("", []))[1]
-    require_columns(path, columns or (), header)
+    need_columns(path, columns or (), header)
     positions = {column: header.index(column) for column in columns or ()}
     for where, row in rows:
         if len(row) != len(header):
@@ -332,7 +332,7 @@ def read_parquet(path: Name, columns: Sequence[str] | None = None) -> Iterator[t
     """
     with open_parquet(path) as file:
         if columns is not None:
-            require_columns(path, columns, file.schema_arrow.names)
+            need_columns(path, columns, file.schema_arrow.names)
         batches = file.iter_batches(_ROWS, columns=None if columns is None else list(columns))
         for number, row in enumerate(chain.from_iterable(batch.to_pylist() for batch in batches), start=1):
             yield f"{path}, row {number}", row

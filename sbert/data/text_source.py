@@ -8,16 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Siz
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sbert.data.file_formats import (
-    SUPPORTED,
-    TEXT,
-    Name,
-    Records,
-    check_source,
-    find_format,
-    name_kind,
-    require_columns,
-)
+from sbert.data.file_formats import SUPPORTED, TEXT, Name, Records, check_source, find_format, name_kind, need_columns
 
 # Rows of a data set that are read in one step.
 _ROWS = 1024
@@ -208,7 +199,7 @@ def _unify_types(schemas: Sequence[tuple[Name, Any]], columns: Sequence[str]) ->
     from pyarrow import ArrowException, schema, unify_schemas
 
     for path, whole in schemas:
-        require_columns(path, columns, whole.names)
+        need_columns(path, columns, whole.names)
     parts = [schema([whole.field(column) for column in columns]) for _, whole in schemas]
     try:
         unified = unify_schemas(parts, promote_options="permissive")
@@ -244,7 +235,7 @@ def _open_dataset(data: Any, columns: list[str]) -> _Source:
     name = f"the {type(data).__name__}"
     if getattr(data, "format", {}).get("type") == "custom":
         raise ValueError(f"{name} has a transform, which may need other columns; apply it with map() instead")
-    require_columns(name, columns, data.column_names or next((list(row) for row in data.take(1)), columns))
+    need_columns(name, columns, data.column_names or next((list(row) for row in data.take(1)), columns))
 
     def read() -> Records:
         number = 0

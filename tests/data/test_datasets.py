@@ -253,8 +253,8 @@ def hub(root: Path, split: str, ending: str = "parquet", **other: list[dict[str,
     for part, rows in ({**HUB, **other}).items():
         count = 2 if part == "corpus" else 1
         for i in range(count if rows else 0):
-            own = rows[i * len(rows) // count : (i + 1) * len(rows) // count]
-            write(root / part / f"{split}-0000{i}-of-0000{count}.{ending}", own)
+            part_rows = rows[i * len(rows) // count : (i + 1) * len(rows) // count]
+            write(root / part / f"{split}-0000{i}-of-0000{count}.{ending}", part_rows)
     return root
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+import threading
 from collections import Counter
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from sbert.search import BM25
+from sbert.search.index import bm25
 from sbert.search.index.bm25 import terms_of, words_of
 
 RNG = np.random.default_rng(0)
@@ -37,8 +39,8 @@ def compare(lexical: BM25, texts: list[str], names: list[Any]) -> None:
     for query, scores, ids in zip(QUERIES, found.scores, found.ids, strict=True):
         expected = formula(texts, query)
         np.testing.assert_allclose(scores, -np.sort(-expected)[:12], rtol=1e-5)
-        np.testing.assert_allclose(scores, [expected[names.index(each)] for each in ids], rtol=1e-5)
-        rows = [names.index(each) for each in ids]
+        np.testing.assert_allclose(scores, [expected[names.index(name)] for name in ids], rtol=1e-5)
+        rows = [names.index(name) for name in ids]
         assert all(a < b for a, b, low in zip(rows, rows[1:], np.diff(scores), strict=False) if low == 0)
 
 
@@ -90,6 +92,7 @@ def test_what_is_empty_or_does_not_fit() -> None:
 @pytest.mark.parametrize("package", ["bm25s", "Stemmer"])
 def test_a_package_that_is_missing(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.setattr(bm25, "_CACHED", threading.local())
     with pytest.raises(ImportError, match=r"needs bm25s.*; run: pip install .sbert\[search\]"):
         BM25(language="english")
     assert len(BM25()) == 0

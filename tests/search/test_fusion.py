@@ -24,11 +24,13 @@ def test_the_formula(names: np.ndarray, method: str) -> None:
     found = fuse(*results, top_k=top_k, method=method, weights=weights, constant=10)
     for query in range(6):
         sums: dict[Any, float] = {}
-        for each, weight in zip(results, weights, strict=True):
-            own = each.scores[query].astype(float)
-            for rank, (name, score) in enumerate(zip(each.ids[query], own, strict=True), start=1):
-                span = own.max() - own.min()
-                share = 1 / (10 + rank) if method == "reciprocal_rank" else (score - own.min()) / span if span else 1
+        for result, weight in zip(results, weights, strict=True):
+            numbers = result.scores[query].astype(float)
+            for rank, (name, score) in enumerate(zip(result.ids[query], numbers, strict=True), start=1):
+                span = numbers.max() - numbers.min()
+                share = (
+                    1 / (10 + rank) if method == "reciprocal_rank" else (score - numbers.min()) / span if span else 1
+                )
                 sums[name] = sums.get(name, 0) + weight * share
         best = sorted(sums, key=lambda name, sums=sums: -sums[name])[:top_k]  # type: ignore[misc]
         assert found.ids[query].tolist() == best
@@ -72,7 +74,7 @@ def test_what_is_empty_or_does_not_fit() -> None:
     assert fuse(hits(2, 5, names), top_k=9).ids.shape == (2, 5)
     empty = IndexHits(np.empty((0, 5), np.float32), np.empty((0, 5), np.int64))
     assert fuse(empty, empty).ids.shape[0] == 0
-    for given, options, error, message in (
+    for arguments, options, error, message in (
         ((), {}, ValueError, r"0 results for \[\] queries were given"),
         ((one, hits(3, 5, names)), {}, ValueError, r"2 results for \[2, 3\] queries were given; pass results for the"),
         ((one, hits(2, 5, names.astype(str).astype(object))), {}, TypeError, "the ids of one result are integers"),
@@ -87,4 +89,4 @@ def test_what_is_empty_or_does_not_fit() -> None:
         ((one._replace(scores=one.scores * np.inf),), {}, TypeError, "of finite scores"),
     ):
         with pytest.raises(error, match=message):
-            fuse(*given, **options)  # type: ignore[arg-type]
+            fuse(*arguments, **options)  # type: ignore[arg-type]

@@ -34,13 +34,13 @@ def test_search_is_semantic_search(similarity: str, tmp_path: Path) -> None:
         index.save(tmp_path / "index")
         again = Index.load(tmp_path / "index")
         assert isinstance(again._blocks[0], np.memmap)
-        for each in (index, again):
-            found = each.search(queries, 7)
+        for opened in (index, again):
+            found = opened.search(queries, 7)
             np.testing.assert_array_equal(found.scores, expected.scores)
             wanted = expected.indices if ids is None else np.array(names, object)[expected.indices]
             np.testing.assert_array_equal(found.ids, wanted)
             assert found.ids.dtype == (np.int64 if ids is None else object)
-            assert (len(each), each.dim, each.similarity) == (700, 12, similarity)
+            assert (len(opened), opened.dim, opened.similarity) == (700, 12, similarity)
 
 
 @pytest.mark.parametrize("precision", ["int8", "binary", "ubinary"])
@@ -52,8 +52,8 @@ def test_fewer_bits(precision: str, tmp_path: Path) -> None:
     index = Index(precision=precision, ranges=ranges)
     index.add(corpus)
     index.save(tmp_path / "index")
-    for each in (index, Index.load(tmp_path / "index")):
-        found = each.search(torch.from_numpy(queries), 9)
+    for opened in (index, Index.load(tmp_path / "index")):
+        found = opened.search(torch.from_numpy(queries), 9)
         np.testing.assert_array_equal(found.scores, expected.scores)
         np.testing.assert_array_equal(found.ids, expected.indices)
 
@@ -121,34 +121,34 @@ def test_lengths_are_those_of_the_rows_that_remain() -> None:
 def test_what_is_empty_or_does_not_fit(tmp_path: Path) -> None:
     index = Index()
     index.save(tmp_path / "index")
-    for each in (index, Index.load(tmp_path / "index")):
-        assert each.search(vectors(2)).scores.shape == (2, 0)
-        given = vectors(2)
-        each.add(given)
-        expected = each.search(vectors(3), 10).scores.copy()
-        given[:] = 0  # It is the caller's.
-        np.testing.assert_array_equal(each.search(vectors(3), 10).scores, expected)
-        assert each.search(vectors(3), 10).ids.shape == (3, 2)
-        assert each.search(np.empty((0, 12))).ids.shape[0] == 0
+    for opened in (index, Index.load(tmp_path / "index")):
+        assert opened.search(vectors(2)).scores.shape == (2, 0)
+        added = vectors(2)
+        opened.add(added)
+        expected = opened.search(vectors(3), 10).scores.copy()
+        added[:] = 0  # It is the caller's.
+        np.testing.assert_array_equal(opened.search(vectors(3), 10).scores, expected)
+        assert opened.search(vectors(3), 10).ids.shape == (3, 2)
+        assert opened.search(np.empty((0, 12))).ids.shape[0] == 0
         for wrong, message in (
             (vectors(1, 7), "dim 7, the index 12"),
             (np.array([[0.0] * 11 + [np.nan]]), r"vectors\[0\] has a NaN"),
             (np.array([[0.0] * 11 + [1e300]]), r"vectors\[0\] has a NaN or a value that is infinite as float32"),
         ):
             with pytest.raises(ValueError, match=message):
-                each.add(wrong)
+                opened.add(wrong)
         with pytest.raises(ValueError, match="the queries have dim 7, the index 12"):
-            each.search(vectors(1, 7))
+            opened.search(vectors(1, 7))
         with pytest.raises(ValueError, match="top_k=0"):
-            each.search(vectors(1), 0)
-        assert len(each) == 2
+            opened.search(vectors(1), 0)
+        assert len(opened) == 2
 
 
 def test_a_full_disk_leaves_the_old_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    index, given = Index(), vectors(2)
-    index.add(given)
+    index, added = Index(), vectors(2)
+    index.add(added)
     index.save(tmp_path / "index")
-    index.add(given)
+    index.add(added)
     for room in count():
         with monkeypatch.context() as patch, suppress(OSError):
             fill_disk(patch, room)
@@ -165,8 +165,8 @@ def test_nothing_of_others_is_taken_away(tmp_path: Path) -> None:
     index.add(vectors(3), ["a", "b", "\udcff"])
     with pytest.raises(FileNotFoundError, match="is not a folder"):
         Index.load(tmp_path / "index")
-    index.save(tmp_path / "own")
-    for name in ("own/notes", "new/notes", "model/modules.json", "vectors/vectors.npy", "other/index.json"):
+    index.save(tmp_path / "mine")
+    for name in ("mine/notes", "new/notes", "model/modules.json", "vectors/vectors.npy", "other/index.json"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("{}")
         before = sorted((tmp_path / name).parent.iterdir())
@@ -174,6 +174,6 @@ def test_nothing_of_others_is_taken_away(tmp_path: Path) -> None:
             index.save((tmp_path / name).parent)
         assert sorted((tmp_path / name).parent.iterdir()) == before
     with pytest.raises(ValueError, match="is a file"):
-        index.save(tmp_path / "own" / "notes")
-    (tmp_path / "own" / "notes").unlink()
-    assert "\udcff" in Index.load(tmp_path / "own")
+        index.save(tmp_path / "mine" / "notes")
+    (tmp_path / "mine" / "notes").unlink()
+    assert "\udcff" in Index.load(tmp_path / "mine")

@@ -78,12 +78,12 @@ def test_an_index_is_reranked(model: SentenceEncoder, weight: float) -> None:
     index.add(DOCUMENTS)
     before, found = index.search(QUERIES, 4), index.search(QUERIES, 2, rerank=late, candidates=4)
     for query, old, new in zip(QUERIES, before, found, strict=True):
-        both = np.array([[each.score for each in old], late.predict([(query, each.text) for each in old])])
+        both = np.array([[result.score for result in old], late.predict([(query, result.text) for result in old])])
         first, second = (both - both.min(1, keepdims=True)) / np.ptp(both, 1, keepdims=True)
         scores = (1 - weight) * first + weight * second
         best = np.argsort(-scores, kind="stable")[:2]
-        assert [each.id for each in new] == [old[row].id for row in best]
-        assert [each.score for each in new] == pytest.approx(scores[best].tolist(), abs=1e-6)
+        assert [result.id for result in new] == [old[row].id for row in best]
+        assert [result.score for result in new] == pytest.approx(scores[best].tolist(), abs=1e-6)
     assert [row[0].score for row in index.search(QUERIES, 1, rerank=late, candidates=1)] == [0, 0, 0]
 
 

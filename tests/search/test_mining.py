@@ -112,8 +112,8 @@ def test_a_models_sentences_are_compared_as_the_model_says(similarity: str) -> N
             return clustered(len(sentences))
 
     names = ["x"] * 40
-    for given, expected in ((None, similarity), ("dot", "dot")):
-        equal(paraphrase_mining(Model(), names, similarity=given), every(clustered(40), expected))
+    for chosen, expected in ((None, similarity), ("dot", "dot")):
+        equal(paraphrase_mining(Model(), names, similarity=chosen), every(clustered(40), expected))
     equal(paraphrase_mining(clustered(40)), every(clustered(40)))
 
 

@@ -84,9 +84,11 @@ def by_definition(
     }
     found = {}
     for anchor, _ in pairs:
-        own = {positive for other, positive in pairs if other == anchor}
-        ranked = sorted((text for text in texts if text not in own | {anchor}), key=lambda t: -(unit[t] @ unit[anchor]))
-        least = min(unit[text] @ unit[anchor] for text in own)
+        answers = {positive for other, positive in pairs if other == anchor}
+        ranked = sorted(
+            (text for text in texts if text not in answers | {anchor}), key=lambda t: -(unit[t] @ unit[anchor])
+        )
+        least = min(unit[text] @ unit[anchor] for text in answers)
         found[anchor] = [text for text in ranked[low:high] if unit[text] @ unit[anchor] <= least - margin]
     return found
 

@@ -17,13 +17,7 @@ from sbert.inputs.arguments import check_choice, check_count, known_arguments
 from sbert.inputs.extras import require
 from sbert.inputs.texts import rows_of
 from sbert.search.index.index import IndexHits
-from sbert.search.index.index_folder import (
-    Id,
-    Ids,
-    Mask,
-    append_block,
-    join_blocks,
-)
+from sbert.search.index.index_folder import Id, Ids, Mask, append_block, join_blocks
 from sbert.storage.processes import Lock
 
 # Without it, each of several threads that search for the first time would compute the scores.
