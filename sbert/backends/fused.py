@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from sbert.backends.architectures import Backbone, Layer, OfLength, describe
 from sbert.backends.attention import attend, round_length
 from sbert.backends.backend import Backend, Compiling
-from sbert.backends.linear import Product, choose_layout, linear, tokens_to_bucket_boundary
+from sbert.backends.linear import Product, choose_layout, linear
 from sbert.backends.network import has_hooks
 from sbert.backends.packed import positions
 from sbert.batch import TokenBatch
@@ -220,9 +220,12 @@ class Fused(Backend):
 
 
 def _round_up(batch: TokenBatch) -> TokenBatch:
-    """The batch with appended rows of one token, so that few different numbers of tokens occur."""
+    """The batch with appended rows of one token, up to one of at most 16 numbers of tokens per power of two.
+
+    oneDNN compiles for each number of tokens, which takes as long as a small batch and memory that is not released.
+    """
     tokens = len(batch.values)
-    count = tokens_to_bucket_boundary(tokens)
+    count = -tokens % (1 << max(0, tokens.bit_length() - 5))
     if not count:
         return batch
     ids = F.pad(batch.values, (0, count))

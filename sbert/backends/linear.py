@@ -81,14 +81,6 @@ def _side_by_side(tensors: Sequence[Tensor], dtype: torch.dtype, rows: slice) ->
     return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
-def tokens_to_bucket_boundary(tokens: int) -> int:
-    """How many tokens are missing to the next of at most 16 numbers per power of two.
-
-    oneDNN compiles for each number of tokens, which takes as long as a small batch and memory that is not released.
-    """
-    return -tokens % (1 << max(0, tokens.bit_length() - 5))
-
-
 def matrix_product(dtype: torch.dtype, device_type: str = "cpu") -> Product:
     """The function x W' + b of x, W and b or None, without a graph, of matrices that may be transposed views.
 

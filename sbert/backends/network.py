@@ -17,9 +17,8 @@ from torch import Tensor, nn
 from torch.nn.modules.module import _has_any_global_hook
 
 State = TypeVar("State")
-FORWARD_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
-ALL_HOOKS = (*FORWARD_HOOKS, "_backward_hooks", "_backward_pre_hooks")
-_tables = attrgetter("_modules", "_parameters", *FORWARD_HOOKS)
+_hooks = attrgetter("_forward_hooks", "_forward_pre_hooks")
+_tables = attrgetter("_modules", "_parameters", "_forward_hooks", "_forward_pre_hooks")
 _compared = itemgetter("_modules", "_parameters")
 # Elements sampled from each matrix.
 _SAMPLES = 16
@@ -107,18 +106,10 @@ def snapshot(model: nn.Module) -> ModuleSnapshot:
     return current
 
 
-def walk(model: nn.Module) -> list[nn.Module]:
-    """The module and all below it, level by level: ``modules()``, without the cost of its names."""
-    return [model, *snapshot(model).below]
-
-
-def has_hooks(model: nn.Module, kinds: tuple[str, ...] = FORWARD_HOOKS, own: bool = False) -> bool:
-    """Whether any module of a model, or the model itself as ``own``, has hooks of these kinds, or all modules have."""
-    if _has_any_global_hook():  # type: ignore[no-untyped-call]
-        return True
-    if kinds == FORWARD_HOOKS and not own:
-        return snapshot(model).has_hooks
-    return any(any(map(attrgetter(kind), [model] if own else walk(model))) for kind in kinds)
+def has_hooks(model: nn.Module, modules: bool = True) -> bool:
+    """Whether forward hooks are registered on all modules there are, on this model, or on any of its ``modules``."""
+    everywhere: bool = _has_any_global_hook()  # type: ignore[no-untyped-call]
+    return everywhere or any(_hooks(model)) or (modules and snapshot(model).has_hooks)
 
 
 class Samples:

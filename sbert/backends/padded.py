@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from sbert.backends.attention import padded_shape
 from sbert.backends.backend import Backend, RunBatch
 from sbert.backends.network import position_limit, vocab_size, without_cache
 from sbert.batch import TokenBatch
@@ -42,7 +43,8 @@ def padded_arguments(network: Any, batch: TokenBatch) -> dict[str, Any]:
     padding = padding if vocab is None or padding < vocab else 0  # No token attends to it.
     rows, longest = batch.rows, max(1, batch.longest)  # No model takes rows without tokens.
     if batch.ids.device.type == "mps":
-        rows, longest = bucket(rows, longest, position_limit(network))
+        rows, most = padded_shape(batch)  # MPS compiles for each shape.
+        longest = max(longest, min(most, position_limit(network) or most))
     ids, mask = batch.padded(fill=padding, rows=rows, longest=longest)
     full = len(batch.ids) == mask.numel()
     mask[:, 0] = True  # Attention over nothing is NaN, which would reach the gradients: so empty rows have padding.
@@ -61,14 +63,3 @@ def in_dtype(dtype: torch.dtype, network: Any, forward: RunBatch, batch: TokenBa
     # torch has one cache of weights that were cast for all threads, whatever streams they compute on.
     with torch.autocast(batch.values.device.type, dtype, cache_enabled=False):
         return forward(batch).to(weights)
-
-
-def bucket(rows: int, longest: int, limit: int | None) -> tuple[int, int]:
-    """Shape of a batch, rounded up for devices that compile for each shape: few shapes, little padding.
-
-    Example:
-        >>> bucket(rows=5, longest=33, limit=512)
-        (8, 64)
-    """
-    multiple = -(-longest // 32) * 32
-    return 1 << (rows - 1).bit_length(), multiple if limit is None else max(longest, min(multiple, limit))

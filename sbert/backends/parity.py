@@ -12,11 +12,12 @@ from torch import Tensor
 
 from sbert.backends.architectures import describe
 from sbert.backends.backend import PLAIN_REMEDY, Backend
-from sbert.backends.network import ALL_HOOKS, position_limit, vocab_size
+from sbert.backends.network import position_limit, vocab_size
 from sbert.backends.padded import Padded
 from sbert.batch import TokenBatch
 from sbert.storage.files import is_failure, one_line
 
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 AnyBackend = TypeVar("AnyBackend", bound=Backend)
 # The largest difference of a row's vectors, relative to their norm. On a GPU: cosine 0.9995 in half precision, and in
 # float32 what TF32 gives, in which it may be told to multiply.
@@ -109,7 +110,7 @@ def copy_without_hooks(module: Any, copies: dict[Any, Any] | None = None) -> Any
     if module not in copies:
         copied = copies[module] = copy.copy(module)
         attributes = vars(copied)
-        attributes.update({name: OrderedDict() for name in ALL_HOOKS}, training=False, _buffers=dict(module._buffers))
+        attributes.update({name: OrderedDict() for name in _HOOKS}, training=False, _buffers=dict(module._buffers))
         parts = module._modules.items()
         attributes["_modules"] = {n: None if part is None else copy_without_hooks(part, copies) for n, part in parts}
     return copies[module]

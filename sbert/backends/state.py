@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 from contextlib import nullcontext
 from functools import partial
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from sbert.backends import packed
 from sbert.backends.attention import without_cudnn
@@ -17,7 +18,7 @@ from sbert.backends.minimal_bert import BertModel, convert_model
 from sbert.backends.network import ModuleSnapshot, Samples, has_hooks, snapshot, state_of
 from sbert.backends.packed import Packed
 from sbert.backends.padded import Padded, in_dtype
-from sbert.backends.parity import parity, warn_slower
+from sbert.backends.parity import copy_without_hooks, parity, probe, tolerance, warn_slower
 from sbert.batch import TokenBatch
 from sbert.storage.files import is_failure, is_out_of_memory, one_line
 from sbert.storage.processes import Lock
@@ -210,3 +211,56 @@ def explain(network: Any, dtype: torch.dtype) -> tuple[str, dict[str, str]]:
         elif not refusals:  # Neither encode nor training asks for the next one.
             break
     return chosen, refusals
+
+
+# ---------------------------------------------------------------------------- models for sequence classification
+
+
+def scores(model: Any, batch: TokenBatch, plain: bool = False) -> Tensor:
+    """The scores of a model for sequence classification, whose backbone runs by the backend that is the fastest here.
+
+    Args:
+        model: A Hugging Face model with a head; of one that reads more than the first token, the module itself runs.
+        batch: At least one row.
+        plain: Whether the module itself runs, with padding.
+
+    Shape:
+        Output: (rows, classes).
+    """
+    all_have_tokens = sum(rows for rows, _ in batch.groups) == batch.rows  # Known on the host, without a wait.
+    if plain or not all_have_tokens or has_hooks(model, modules=False) or not _reads_first_tokens(model):
+        return Padded(model).scores(batch)
+    return _of_first(model, forward(model.base_model, batch)[batch.offsets[:-1]])
+
+
+def _reads_first_tokens(model: Any) -> bool:
+    """Whether the head gives the same scores if it is shown the first token of each row alone."""
+    state = state_of(model, ModelState)
+    if state.reads_first is None:
+        copied, batch = copy_without_hooks(model), probe(model.base_model, model.device)
+        try:
+            with torch.no_grad(), torch.autocast(batch.ids.device.type, enabled=False):
+                expected = Padded(copied).scores(batch)
+                first = Padded(copied.base_model).forward(batch)[batch.offsets[:-1]]
+                error = (_of_first(copied, first) - expected).norm()
+            state.reads_first = bool(error <= tolerance(expected.dtype, model.device) * expected.norm())
+        except Exception as failure:
+            if not is_failure(failure):
+                raise
+            state.reads_first = False
+    return state.reads_first
+
+
+def _of_first(model: Any, first: Tensor) -> Tensor:
+    """The scores by the vectors of the first tokens. Shape: (rows, dim) to (rows, classes)."""
+    # Already imported by the model.
+    from transformers.modeling_outputs import BaseModelOutputWithPooling
+
+    states, pooler = first[:, None], getattr(model.base_model, "pooler", None)
+    pooled = None if pooler is None else pooler(states)
+    output = BaseModelOutputWithPooling(last_hidden_state=states, pooler_output=pooled)
+    head, backbone = copy.copy(model), nn.Module()  # The same modules, but in the place of the backbone its output.
+    vars(backbone)["forward"] = lambda *_, **__: output
+    vars(head)["_modules"] = {**model._modules, model.base_model_prefix: backbone}
+    logits: Tensor = head(input_ids=torch.zeros(len(first), 1, dtype=torch.int64, device=first.device)).logits
+    return logits

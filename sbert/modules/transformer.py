@@ -163,7 +163,8 @@ class Transformer(Tokenizing, nn.Module):
     @property
     def vocab_size(self) -> int | None:
         """Number of tokens in the embedding table; None without a table."""
-        return vocab_size(self.network)
+        network: Any = self._modules["auto_model"]
+        return network.config.vocab_size if isinstance(network, BertModel) else vocab_size(network)
 
     @property
     def padding_reason(self) -> str | None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from sbert.backends.network import has_hooks, snapshot, walk
+from sbert.backends.network import has_hooks, snapshot
 
 
 class Block(nn.Module):
@@ -33,7 +33,7 @@ def found(model: nn.Module) -> tuple[Any, ...]:
 
 
 def remembered(model: nn.Module) -> tuple[Any, ...]:
-    return set(walk(model)), set(snapshot(model).version()[1]), has_hooks(model)
+    return {model, *snapshot(model).below}, set(snapshot(model).version()[1]), has_hooks(model)
 
 
 def hook(*_: object) -> None:
