@@ -15,8 +15,8 @@ from sbert.batch import TokenEmbeddings, move
 from sbert.chunking.boundaries import Chunk
 from sbert.modules.pooling import Pooling
 from sbert.modules.tokenizer import LocatesTokens
-from sbert.pipeline.batching import Indices
-from sbert.pipeline.encode import encode
+from sbert.pipeline.batching import Indices, plan
+from sbert.pipeline.encode import compute, open_window
 from sbert.pipeline.progress import InvalidTextError, Report
 from sbert.pipeline.run import Encoding, Results, Window, evaluating, outputs, run_batches, run_here
 from sbert.pipeline.tokenize import Tokens, find_unreadable, groups, prompt_length
@@ -63,7 +63,8 @@ def late_vectors(
         ValueError: If the model cannot pool passages, or a passage has no tokens or more than fit into a window.
     """
     execute = partial(_run, reader, documents) if chunks else run_here
-    (vectors,) = encode(job, [list(chunks)], report, execute)
+    window = open_window(job, list(chunks), 0, None)
+    vectors = compute(job, window, execute(job, window, report), report, execute)
     return vectors.numpy()  # type: ignore[no-any-return]
 
 
@@ -106,9 +107,11 @@ def _batches(
     report.unreadable += sum(len(read[row].passages) for row in np.flatnonzero(tokens.unreadable))
     with evaluating(job.model):
         rows = np.array([part.passages[0][0] for part in read])
-        for parts, output in run_batches(job, before, tokens, job.plan(tokens.lengths), window.rows[rows], report.what):
+        batches = plan(tokens.lengths, job.batch_tokens, padded=job.padded_tokens)
+        for parts, output in run_batches(job, before, tokens, batches, window.rows[rows], report.what):
             vectors = after(_own_tokens(output, [read[part] for part in parts], prompt_tokens))
             indices = [index for part in parts for index, _, _ in read[part].passages]
+            report.advance(int(window.counts[indices].sum()))
             yield np.array(indices), job.finish(vectors)
 
 

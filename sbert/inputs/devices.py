@@ -19,11 +19,6 @@ _BATCH_TOKENS, _BATCH_TOKENS_ACCELERATOR = 4096, 32768
 # Compute capabilities from which NVIDIA's GPUs have matrix units for a dtype; ROCm reports capabilities above these.
 _BFLOAT16, _FLOAT16 = (8, 0), (7, 0)
 
-# Texts that are tokenized and sorted together, at first and at most: enough for batches of equal length, and little
-# beside the vectors. An accelerator waits for the first of them, and is faster than the tokenizer.
-_WINDOWS = {"cpu": (8192, 8192)}
-_WINDOWS_ACCELERATOR = (1024, 65536)
-
 SLOW_BFLOAT16 = "this CPU has no bfloat16 arithmetic, and takes 3 to 4 times as long with it as with float32"
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -94,11 +89,6 @@ def default_batch_tokens(device: torch.device, dtype: torch.dtype | None = None)
     if device.type != "cpu":
         return _BATCH_TOKENS_ACCELERATOR
     return _BATCH_TOKENS // 2 if dtype == torch.float32 else _BATCH_TOKENS
-
-
-def default_windows(device: torch.device) -> tuple[int, int]:
-    """Number of texts that are tokenized together, at first and at most."""
-    return _WINDOWS.get(device.type, _WINDOWS_ACCELERATOR)
 
 
 def parse_dtype(dtype: str | torch.dtype) -> torch.dtype | None:

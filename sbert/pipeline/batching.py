@@ -9,10 +9,14 @@ from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 Item = TypeVar("Item")
 # Attention on a GPU pads their number to a power of two, and the grids of its kernels have less than twice as many.
 _MOST_ROWS = 1 << 15
+# Texts that are tokenized and sorted together, at first and at most: enough for batches of equal length, and little
+# beside the vectors. An accelerator waits for the first of them, and is faster than the tokenizer.
+_WINDOWS, _WINDOWS_ACCELERATOR = {"cpu": (8192, 8192)}, (1024, 65536)
 # Indices of texts, or their numbers of tokens.
 Indices = npt.NDArray[np.int64]
 
@@ -61,19 +65,19 @@ def plan(
     return batches
 
 
-def windows(texts: int, first: int, most: int) -> list[slice]:
-    """Runs of texts that are tokenized and sorted together: small at first, so that the model starts soon.
+def windows(texts: int, device: torch.device) -> list[slice]:
+    """Runs of texts that are tokenized and sorted together; each has four times those of the one before, up to a limit.
 
     Args:
         texts: Number of texts.
-        first: Number of texts of the first run.
-        most: Largest number of texts of a run; each run has four times those of the one before, until then.
+        device: Device of the model.
 
     Example:
-        >>> [run.stop - run.start for run in windows(30_000, 1_000, 16_000)]
-        [1000, 4000, 16000, 9000]
+        >>> [run.stop - run.start for run in windows(30_000, torch.device("cpu"))]
+        [8192, 8192, 8192, 5424]
     """
-    runs, start, size = [], 0, first
+    start, (size, most) = 0, _WINDOWS.get(device.type, _WINDOWS_ACCELERATOR)
+    runs = []
     while start < texts:
         runs.append(slice(start, min(texts, start + size)))
         start, size = start + size, min(4 * size, most)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Iterable, Iterator
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -22,74 +23,18 @@ from sbert.storage.files import is_out_of_memory, one_line
 Execute = Callable[[Encoding, Window, Report], Results]
 # Outputs of some texts of a window that are known before it is computed, by their indices among its different texts.
 Restored = tuple[Indices, Tensor]
+# Is given the indices and the outputs of each batch.
+Store = Callable[[Indices, Tensor], object]
 # Elements collected on a GPU before they are copied to the host: one large copy is cheaper than many waits.
 _GATHERED = 1 << 22
 # Rows that are copied to those of equal texts at a time.
 _COPIED = 1 << 16
 
 
-def encode(
-    job: Encoding,
-    windows: Iterable[list[Any] | tuple[list[Any], Restored | None]],
-    report: Report,
-    execute: Execute = run_here,
-    ahead: int = 0,
-    store: Callable[[Indices, Tensor], object] | None = None,
-) -> Generator[Any, None, None]:
-    """The outputs of each window: (texts, dim or bytes), or a list of the vectors of the tokens of each text.
-
-    Args:
-        job: The model and the settings.
-        windows: Texts or pairs; or these and the outputs that are known of them.
-        report: Records what happens.
-        execute: What computes a window.
-        ahead: Number of windows that are given to ``execute`` while one is computed.
-        store: Is given the indices and the outputs of each batch.
-
-    Raises:
-        InvalidTextError: If an output is not finite, or a text is too long and ``on_truncate="error"``.
-        OutOfMemoryError: If the outputs do not fit in memory, or one text alone does not.
-    """
-
-    def begin() -> Iterator[tuple[Window, Indices, Restored | None, Results]]:
-        start = report.rows
-        for item in windows:
-            texts, restored = item if isinstance(item, tuple) else (item, None)
-            different, first, inverse = unique(texts)
-            if not different:  # The output of one text tells the dimension.
-                different, first = [("a", "a") if job.model.is_cross_encoder else "a"], np.zeros(1, np.int64)
-            counts = np.bincount(inverse, minlength=len(different))
-            done = None if restored is None else np.isin(np.arange(len(different)), restored[0])
-            window = Window(different, start + first, counts, done)
-            yield window, inverse, restored, execute(job, window, report)
-            start += len(texts)
-
-    running = begin()
-    for window, inverse, restored, results in prefetch(running, ahead) if ahead else running:
-        watched = _watch(results, window, restored, report, store)
-        try:
-            outputs = compute(job, window, watched, report, execute, len(inverse))
-        except (RuntimeError, MemoryError) as error:
-            if isinstance(error, torch.AcceleratorError):  # Noticed when the host waited.
-                explain_device_error(error)
-            if isinstance(error, TextTooLargeError) or not is_out_of_memory(error):
-                raise
-            raise torch.OutOfMemoryError(
-                f"{report.what}[{report.rows}:{report.rows + len(inverse)}] do not fit in memory ({one_line(error)});"
-                " encode fewer at a time, or write to a file with out="
-            ) from error
-        report.rows += len(inverse)
-        if len(inverse) != len(window.texts):
-            outputs = _repeat(outputs, inverse)
-        if job.settings.precision != "float32":
-            outputs = quantize(outputs, job.settings.precision, job.settings.ranges)
-        yield outputs
-
-
 def encode_texts(
     job: Encoding, texts: list[Any], show: bool | None = False, execute: Execute = run_here, quiet: bool = False
 ) -> Any:
-    """``encode`` of a single window, with a report of its own.
+    """The outputs of texts or pairs: (texts, dim or bytes), or a list of the vectors of the tokens of each text.
 
     Args:
         job: The model and the settings.
@@ -97,57 +42,109 @@ def encode_texts(
         show: Whether to show a progress bar; None for the default.
         execute: What computes them.
         quiet: Whether nothing is reported.
+
+    Raises:
+        InvalidTextError: If an output is not finite, or a text is too long and ``on_truncate="error"``.
+        OutOfMemoryError: If the outputs do not fit in memory, or one text alone does not.
     """
-    with Report.silent() if quiet else job.report(len(texts), show) as report:
-        (outputs,) = encode(job, [texts], report, execute)
-    return outputs
+    with job.report(None if quiet else len(texts), show, quiet=quiet) as report:
+        window = open_window(job, texts, 0, None)
+        return compute(job, window, execute(job, window, report), report, execute)
 
 
-def _watch(
-    results: Results,
-    window: Window,
-    restored: Restored | None,
+def encode(
+    job: Encoding,
+    windows: Iterable[tuple[list[Any], Restored | None]],
     report: Report,
-    store: Callable[[Indices, Tensor], object] | None,
-) -> Results:
-    """The outputs that are known, and those that are computed, which are reported and stored."""
+    execute: Execute,
+    ahead: int,
+    store: Store | None = None,
+) -> Generator[Any, None, None]:
+    """The outputs of each window of texts, as in ``encode_texts``.
+
+    Args:
+        job: The model and the settings.
+        windows: Texts or pairs, and the outputs that are known of them.
+        report: Records what happens.
+        execute: What computes a window.
+        ahead: Number of windows that are given to ``execute`` while one is computed.
+        store: Is given the indices and the outputs of each batch.
+    """
+
+    def begin() -> Iterator[tuple[Window, Restored | None, Results]]:
+        start = report.rows
+        for texts, restored in windows:
+            window = open_window(job, texts, start, restored)
+            yield window, restored, execute(job, window, report)
+            start += len(texts)
+
+    running = begin()
+    for window, restored, results in prefetch(running, ahead) if ahead else running:
+        yield compute(job, window, results, report, execute, restored, store)
+
+
+def open_window(job: Encoding, texts: list[Any], start: int, restored: Restored | None) -> Window:
+    """The different texts of some rows of the caller's input, of which ``start`` precede them."""
+    different, first, inverse = unique(texts)
+    if not different:  # The output of one text tells the dimension.
+        different, first = [("a", "a") if job.model.is_cross_encoder else "a"], np.zeros(1, np.int64)
+    counts = np.bincount(inverse, minlength=len(different))
+    done = None if restored is None else np.isin(np.arange(len(different)), restored[0])
+    return Window(different, start + first if start else first, counts, inverse, done)
+
+
+def compute(
+    job: Encoding,
+    window: Window,
+    results: Results,
+    report: Report,
+    execute: Execute,
+    restored: Restored | None = None,
+    store: Store | None = None,
+) -> Any:
+    """The outputs of all rows of a window. What leaves the range of half precision is computed again."""
+    rows, inverse, texts = len(window.inverse), window.inverse, len(window.texts)
     if restored is not None:
         report.advance(int(window.counts[restored[0]].sum()))
-        yield restored
-    for indices, outputs in results:
-        yield indices, outputs
-        report.advance(int(window.counts[indices].sum()))
-        if store is not None:
-            store(indices, outputs)
-
-
-def compute(job: Encoding, window: Window, results: Results, report: Report, execute: Execute, size: int) -> Any:
-    """The outputs of the different texts of a window, all finite; of a tensor, the first of ``size`` rows.
-
-    What leaves the range of half precision is computed again.
-    """
-    outputs = in_order(results, max(size, len(window.texts)), job.to)
-    rows = _not_finite(outputs[: min(size, len(window.texts))])
-    if len(rows) and job.inference.settings.dtype != job.dtype:
-        half, full = (str(dtype).removeprefix("torch.") for dtype in (job.inference.settings.dtype, job.dtype))
-        report.left_range(int(window.counts[rows].sum()), half, full)
-        exact, part = job.in_full_precision(), window.select(rows)
-        again = in_order(execute(exact, part, Report.silent()), len(rows), job.to)
-        if isinstance(outputs, list):
-            for row, output in zip(rows.tolist(), again, strict=True):
-                outputs[row] = output
-        else:
-            outputs[torch.from_numpy(rows).to(job.to)] = again
-        rows = rows[_not_finite(again)]
-    if len(rows):
+        results = chain([restored], results)
+    try:
+        outputs = in_order(results, max(rows, texts), job.to, store)
+        wrong = _not_finite(outputs[: min(rows, texts)])
+        dtype = job.inference.settings.dtype
+        if len(wrong) and dtype != job.dtype:
+            report.left_range(int(window.counts[wrong].sum()), dtype, job.dtype)
+            part = window.select(wrong)
+            again = in_order(execute(job.in_full_precision(), part, Report.silent()), len(wrong), job.to)
+            if isinstance(outputs, list):
+                for row, output in zip(wrong.tolist(), again, strict=True):
+                    outputs[row] = output
+            else:
+                outputs[torch.from_numpy(wrong).to(job.to)] = again
+            wrong = wrong[_not_finite(again)]
+        if rows != texts:
+            outputs = _repeat(outputs, inverse)
+    except (RuntimeError, MemoryError) as error:
+        if isinstance(error, torch.AcceleratorError):  # Noticed when the host waited.
+            explain_device_error(error)
+        if isinstance(error, TextTooLargeError) or not is_out_of_memory(error):
+            raise
+        raise torch.OutOfMemoryError(
+            f"{report.what}[{report.rows}:{report.rows + rows}] do not fit in memory ({one_line(error)}); encode fewer"
+            " at a time, or write to a file with out="
+        ) from error
+    if len(wrong):
         kind = "a token's vector" if job.settings.token_embeddings else "the vector"
         what = f"{'the score' if job.model.is_cross_encoder else kind} of {report.what}"
         remedy = " is not finite; check the weights, or use dtype='float32' if they are half"
-        raise InvalidTextError(what, int(window.rows[rows[0]]), remedy)
-    return outputs
+        raise InvalidTextError(what, int(window.rows[wrong[0]]), remedy)
+    report.rows += rows
+    settings = job.settings
+    return outputs if settings.precision == "float32" else quantize(outputs, settings.precision, settings.ranges)
 
 
-def in_order(results: Results, rows: int, device: torch.device) -> Any:
+def in_order(
+    results: Iterable[tuple[Indices, Any]], rows: int, device: torch.device, store: Store | None = None
+) -> Any:
     """The outputs of batches in the order of the texts: a tensor of ``rows`` rows, or a list.
 
     If the tensor is on the host, outputs on a GPU are collected there and copied while the next ones are computed.
@@ -176,12 +173,14 @@ def in_order(results: Results, rows: int, device: torch.device) -> Any:
             continue
         if result is None:
             result = torch.empty(rows, *outputs.shape[1:], device=device)
-        if outputs.device.type != "cpu" and device.type == "cpu":
+        if outputs.device == device:
+            result[move(torch.from_numpy(indices), device)] = outputs
+        else:
             gathered.append((indices, outputs))
             if sum(part.numel() for _, part in gathered) >= _GATHERED:
                 copy()
-        else:
-            result[move(torch.from_numpy(indices), device)] = outputs.to(device)
+        if store is not None:
+            store(indices, outputs)
     while gathered or copying:
         copy()
     return result

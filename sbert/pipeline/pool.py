@@ -17,6 +17,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, InvalidStateError, as_completed
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
@@ -119,6 +120,7 @@ class Pool(AbstractContextManager["Pool"]):
         self, size: int | None, route: str | None, warned: set[str], job: Encoding, window: Window, report: Report
     ) -> Results:
         """Send the texts of a window to the workers, the longest first; what is returned waits for their outputs."""
+        settings = replace(job.settings, precision="float32", ranges=None)
         lengths = np.array([len(text) if isinstance(text, str) else sum(map(len, text)) for text in window.texts])
         batches = 1 if job.device.type == "cpu" else _BATCHES_ACCELERATOR
         share = int(lengths.sum()) // (2 * len(self.devices))
@@ -129,9 +131,9 @@ class Pool(AbstractContextManager["Pool"]):
             part = window.select(indices)
             part.texts[:] = map(_plain, part.texts)
             name = f"{report.what}[{part.rows.min()}:{part.rows.max() + 1}]"
-            arguments = (job.settings, part, report.limit, report.what, route)
+            arguments = settings, part, job.model.max_seq_length, report.what, route
             sent[self.submit(encode_part, arguments, name)] = indices
-        results = _receive(sent, job.to, report, warned)
+        results = _receive(sent, job.to, window, report, warned)
         weakref.finalize(results, _cancel, list(sent)).atexit = False  # Whether it has begun or not.
         return results
 
@@ -157,7 +159,9 @@ class Pool(AbstractContextManager["Pool"]):
         self.close()
 
 
-def _receive(sent: dict[Future[Any], Indices], device: torch.device, report: Report, warned: set[str]) -> Results:
+def _receive(
+    sent: dict[Future[Any], Indices], device: torch.device, window: Window, report: Report, warned: set[str]
+) -> Results:
     """The outputs of workers in the order in which they finish; each warning is repeated once."""
     for future in as_completed(sent):
         outputs, counts, messages = future.result()
@@ -166,10 +170,12 @@ def _receive(sent: dict[Future[Any], Indices], device: torch.device, report: Rep
             if message not in warned:
                 warned.add(message)
                 warn(message)
+        indices = sent[future]
+        report.advance(int(window.counts[indices].sum()))
         if isinstance(outputs, list):
-            yield sent[future], [torch.from_numpy(output).to(device) for output in outputs]
+            yield indices, [torch.from_numpy(output).to(device) for output in outputs]
         else:
-            yield sent[future], torch.from_numpy(outputs).to(device)
+            yield indices, torch.from_numpy(outputs).to(device)
 
 
 def _cancel(futures: list[Future[Any]]) -> None:
@@ -188,10 +194,12 @@ def encode_part(
         warnings.simplefilter("always")
         job = Encoding(model, settings)
         report = job.report(None, show=False, what=what)
-        outputs = compute(job, part, run_here(job, part, report), report, run_here, len(part.texts))
+        report.rows = int(part.rows.min())
+        outputs = compute(job, part, run_here(job, part, report), report, run_here)
     # Tensors as arrays, which are written to the pipe as they are.
     arrays = [output.numpy() for output in outputs] if isinstance(outputs, list) else outputs.numpy()
-    return arrays, report.counts, [str(warning.message) for warning in caught]
+    counts = report.truncated, report.unreadable, report.beyond
+    return arrays, counts, [str(warning.message) for warning in caught]
 
 
 class _Workers:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from contextlib import AbstractContextManager
 from importlib import import_module
 from typing import Any
 
@@ -80,48 +81,35 @@ def warn_of_unreadable(unreadable: int, rows: int, warned: set[str], what: str) 
         )
 
 
-class Report:
+class Report(AbstractContextManager["Report"]):
     """A progress bar, and one warning each for truncated texts and for those that consist mostly of unknown tokens.
 
     Args:
         total: Number of texts, if known.
         show: Whether to show the bar. If None: from 2,000 texts on, on a terminal or in a notebook.
         on_truncate: ``"warn"``, ``"ignore"`` or ``"error"``.
-        limit: Longest input in tokens.
+        model: The model; None for no warning about unknown tokens.
         what: Name of the texts in messages.
-        warned: Warnings that have been given about the model; None for no warning about unknown tokens.
 
     ``rows`` is the number of texts that are finished.
     """
 
     def __init__(
-        self,
-        total: int | None,
-        show: bool | None,
-        on_truncate: str,
-        limit: int | None,
-        what: str = "sentences",
-        warned: set[str] | None = None,
+        self, total: int | None, show: bool | None, on_truncate: str, model: Any = None, what: str = "sentences"
     ) -> None:
-        self.total, self.on_truncate, self.limit, self.what, self.warned = total, on_truncate, limit, what, warned
+        self.total, self.on_truncate, self.model, self.what = total, on_truncate, model, what
         self.rows = self.truncated = self.unreadable = 0
-        self.beyond: tuple[int, str, str] | None = None  # Rows that left the range of a dtype, and the dtype for them.
-        few = total is not None and total < _BAR_FROM
+        self.beyond: tuple[int, Any, Any] | None = None  # Rows that left the range of a dtype, and the dtype for them.
         self._bar: Any = None
-        if show or (show is None and not few):
+        if show or (show is None and not (total is not None and total < _BAR_FROM)):
             self._bar = progress_bar(show, total=total, unit=f" {what}", desc="Encoding")
 
     @classmethod
     def silent(cls) -> Report:
         """A report that shows and warns of nothing."""
-        return cls(None, False, "ignore", None)
+        return cls(None, False, "ignore")
 
-    @property
-    def counts(self) -> tuple[int, int, tuple[int, str, str] | None]:
-        """What ``add`` takes."""
-        return self.truncated, self.unreadable, self.beyond
-
-    def add(self, truncated: int, unreadable: int, beyond: tuple[int, str, str] | None) -> None:
+    def add(self, truncated: int, unreadable: int, beyond: tuple[int, Any, Any] | None) -> None:
         """Add what another report has counted, of other rows of the same call."""
         self.truncated += truncated
         self.unreadable += unreadable
@@ -143,11 +131,11 @@ class Report:
         if tokens.truncated.any():
             if self.on_truncate == "error":
                 remedy = "split long texts, or pass on_truncate='warn'"
-                problem = f" has more than max_seq_length={self.limit} tokens; {remedy}"
+                problem = f" has more than max_seq_length={self.model.max_seq_length} tokens; {remedy}"
                 raise InvalidTextError(self.what, int(rows[tokens.truncated][0]), problem)
             self.truncated += int(counts[tokens.truncated].sum())
 
-    def left_range(self, rows: int, half: str, full: str) -> None:
+    def left_range(self, rows: int, half: torch.dtype, full: torch.dtype) -> None:
         """Record rows that have left the range of the dtype ``half`` and are computed again in the dtype ``full``."""
         self.beyond = (self.beyond or (0,))[0] + rows, half, full
 
@@ -165,22 +153,20 @@ class Report:
             vars(self._bar).update(n=done, initial=done, last_print_n=done, start_t=now, last_print_t=now)
             self._bar.refresh()
 
-    def __enter__(self) -> Report:
-        return self
-
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self._bar is not None:
             self._bar.close()
+        rows = max(self.rows, self.total or 0)
         if kind is None and self.truncated and self.on_truncate == "warn":
             warn(
-                f"{self.truncated} of {self.rows} {self.what} were truncated to max_seq_length={self.limit} tokens;"
-                " pass on_truncate='ignore' to silence or 'error' to refuse"
+                f"{self.truncated} of {self.rows} {self.what} were truncated to max_seq_length="
+                f"{self.model.max_seq_length} tokens; pass on_truncate='ignore' to silence or 'error' to refuse"
             )
         if self.beyond:
-            count, half, full = self.beyond
+            half, full = (str(dtype).removeprefix("torch.") for dtype in self.beyond[1:])
             warn(
-                f"{count} of {max(self.rows, self.total or 0)} {self.what} left the range of {half} and were computed"
-                f" again in {full}; dtype={full!r} does so from the start"
+                f"{self.beyond[0]} of {rows} {self.what} left the range of {half} and were computed again in {full};"
+                f" dtype={full!r} does so from the start"
             )
-        if kind is None and self.unreadable and self.warned is not None:
-            warn_of_unreadable(self.unreadable, max(self.rows, self.total or 0), self.warned, self.what)
+        if kind is None and self.unreadable and self.model is not None:
+            warn_of_unreadable(self.unreadable, rows, self.model._warned, self.what)

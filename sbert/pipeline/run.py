@@ -6,9 +6,9 @@ import copy
 import math
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, repeat
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from sbert.backends import CallSettings, InferenceCall, snapshot
 from sbert.batch import Ragged, TokenBatch, TokenEmbeddings
 from sbert.functional import directions, truncate
-from sbert.inputs.devices import adapt_half_precision, default_batch_tokens, default_windows, inference_dtype
+from sbert.inputs.devices import adapt_half_precision, default_batch_tokens, inference_dtype
 from sbert.pipeline.batching import Indices, plan, prefetch, windows
 from sbert.pipeline.progress import Report, TextTooLargeError
 from sbert.pipeline.self_check import check_once
@@ -33,6 +33,7 @@ Results = Iterator[tuple[Indices, Any]]
 # Batches that have to fit before twice their size is tried again.
 _PATIENCE = 64
 _DEFAULTS = EncodeSettings()
+_WEIGHT = torch.empty(0, dtype=torch.float32, device="cpu")  # Of a model without weights.
 _lock = threading.RLock()
 # The thread of each running call and the modules that it keeps in eval mode; and the number of calls for each of these.
 _calls: list[tuple[int, list[nn.Module]]] = []
@@ -127,17 +128,20 @@ class Window:
         texts: The texts or pairs.
         rows: Row of the caller's input where each occurs first, for errors.
         counts: Number of occurrences of each.
+        inverse: The text of each row of the window.
         done: Those whose output is known; None for none. Batches of nothing else are left out.
     """
 
     texts: list[Any]
     rows: Indices
     counts: Indices
+    inverse: Indices
     done: npt.NDArray[np.bool_] | None = None
 
     def select(self, indices: Indices) -> Window:
-        """The window of some of the texts, none of them done."""
-        return Window([self.texts[index] for index in indices], self.rows[indices], self.counts[indices])
+        """A window of some of the texts, one row for each, none of them done."""
+        texts = [self.texts[index] for index in indices]
+        return Window(texts, self.rows[indices], self.counts[indices], np.arange(len(texts)))
 
 
 class Encoding:
@@ -157,25 +161,28 @@ class Encoding:
         device: torch.device | None = None,
         on_device: bool = False,
     ) -> None:
-        placed: torch.device = model.device
+        weight = next((weight for weight in model.parameters() if weight.is_floating_point()), _WEIGHT)
         self.model: Any = model
         self.settings: EncodeSettings = settings
-        self.device: torch.device = device or placed
-        self.dtype: torch.dtype = model.dtype
+        self.device: torch.device = device or weight.device
+        self.dtype: torch.dtype = weight.dtype
         if self.dtype != torch.float32 and not settings.plain:
             adapt_half_precision(model, self.device)
             self.dtype = model.dtype
-        self.to: torch.device = placed if on_device else torch.device("cpu")
+        self.to: torch.device = weight.device if on_device else _WEIGHT.device
         dtype = self.dtype
         if model.automatic_dtype and not settings.plain and self.device.type != "cpu":
             dtype, _ = inference_dtype(dtype, True, self.device)
         self.inference = InferenceCall(CallSettings(dtype, None if settings.plain else model._compiling))
         self.batch_tokens: int = settings.batch_tokens or default_batch_tokens(self.device, dtype)
+        # A maximum of the caller's own includes padding, which costs memory where there is any.
+        fixed = settings.batch_tokens or self.device.type != "cpu"
+        self.padded_tokens: int | None = None if fixed else self.batch_tokens * 5 // 4
 
-    def report(self, total: int | None, show: bool | None = None, what: str = "") -> Report:
+    def report(self, total: int | None, show: bool | None = None, what: str = "", quiet: bool = False) -> Report:
         """A report of a number of texts, if it is known; ``what`` they are called there."""
         what = what or ("pairs" if self.model.is_cross_encoder else "sentences")
-        return Report(total, show, self.settings.on_truncate, self.model.max_seq_length, what, self.model._warned)
+        return Report.silent() if quiet else Report(total, show, self.settings.on_truncate, self.model, what)
 
     def in_full_precision(self) -> Encoding:
         """The same call, which computes in the dtype of the weights, and leaves the copies of lower precision."""
@@ -186,7 +193,7 @@ class Encoding:
     def check(self) -> None:
         """Compare the model with the CPU at its first use on an accelerator, and compute in the dtype that works."""
         settings = self.inference.settings
-        if self.device.type == "cpu" or self.settings.plain or not settings.copies:
+        if self.settings.plain or not settings.copies:
             return
 
         def run(batch: TokenBatch, dtype: torch.dtype) -> Any:
@@ -196,12 +203,6 @@ class Encoding:
         dtype = check_once(self.model, self.device, settings.dtype, run)
         if dtype != settings.dtype:
             self.inference = InferenceCall(replace(settings, dtype=dtype))
-
-    def plan(self, lengths: Indices) -> list[Indices]:
-        """The batches of texts of these lengths."""
-        # A maximum of the caller's own includes padding, which costs memory where there is any.
-        fixed = self.settings.batch_tokens or self.device.type != "cpu"
-        return plan(lengths, self.batch_tokens, self.settings.batch_size, None if fixed else self.batch_tokens * 5 // 4)
 
     def finish(self, output: Any) -> Any:
         """Outputs of texts from one of the modules: truncated and normalized, (rows, dim); or the vectors of tokens."""
@@ -218,10 +219,8 @@ class Encoding:
             vectors = truncate(vectors, settings.truncate_dim)
         return directions(vectors) if settings.normalize else vectors
 
-    def modules(self) -> Any:
-        """What is run: the model, or its modules up to the last one that gives one vector per token."""
-        if not self.settings.token_embeddings:
-            return self.model
+    def token_modules(self) -> Any:
+        """The modules up to the last one that gives one vector per token."""
         values = enumerate(outputs(self.model, self.device), start=1)
         numbers = [number for number, value in values if isinstance(value, TokenEmbeddings)]
         if not numbers:
@@ -236,19 +235,22 @@ def run_here(job: Encoding, window: Window, report: Report) -> Results:
     Args:
         job: The model and the settings.
         window: The texts.
-        report: Records truncated texts and those that cannot be read.
+        report: Records truncated texts and those that consist mostly of unknown tokens.
     """
-    runs = windows(len(window.texts), *default_windows(job.device))
-    coming = (job.model.tokens(window.texts[run], job.settings.prompt) for run in runs)
-    forward = job.modules()
-    with evaluating(job.model), closing(prefetch(coming, 2) if len(runs) > 1 else coming) as tokenized:
+    model, settings = job.model, job.settings
+    runs = windows(len(window.texts), job.device)
+    coming = map(model.tokens, map(window.texts.__getitem__, runs), repeat(settings.prompt))
+    forward = job.token_modules() if settings.token_embeddings else model
+    with evaluating(model), closing(prefetch(coming, 2)) if len(runs) > 1 else nullcontext(coming) as tokenized:
         for run, tokens in zip(runs, tokenized, strict=True):
             report.record(tokens, window.rows[run], window.counts[run])
-            batches = job.plan(tokens.lengths)
+            batches = plan(tokens.lengths, job.batch_tokens, settings.batch_size, job.padded_tokens)
             if window.done is not None:
                 batches = [rows for rows in batches if not window.done[run][rows].all()]
             for rows, output in run_batches(job, forward, tokens, batches, window.rows[run], report.what):
-                yield run.start + rows, job.finish(output)
+                indices = run.start + rows
+                report.advance(int(window.counts[indices].sum()))
+                yield indices, job.finish(output)
 
 
 def run_batches(
@@ -268,38 +270,34 @@ def run_batches(
     Raises:
         TextTooLargeError: If a batch of one text does not fit in memory, tried twice: it may be full for a moment only.
     """
-    job.check()
-    lengths, limit = tokens.lengths, job.model._memory_limits.setdefault(job.device, MemoryLimit())
-    for batch in batches:
-        waiting, refused = [batch], False
-        while waiting:
-            indices = waiting.pop()
-            size = len(indices) * int(lengths[indices].max())
-            output, fits = None, len(indices) == 1 or size <= limit.tokens
-            if fits:
-                try:
-                    output = job.inference.run(forward, tokens.batch(indices).to(job.device))
-                except (RuntimeError, MemoryError) as error:
-                    if not is_out_of_memory(error):
-                        raise
-            if output is not None:
+    if job.device.type != "cpu":
+        job.check()
+    lengths, limits, device = tokens.lengths, job.model._memory_limits, job.device
+    limit = limits.get(device) or limits.setdefault(device, MemoryLimit())
+    waiting, refused = list(batches)[::-1], False
+    while waiting:
+        indices = waiting.pop()
+        size = len(indices) * int(lengths[indices].max())
+        output, fits = None, len(indices) == 1 or size <= limit.tokens
+        if fits:
+            try:
+                output = job.inference.run(forward, tokens.batch(indices, device))
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error):
+                    raise
+        if output is not None:
+            if limit.tokens < math.inf:
                 limit.confirm(size)
-                refused = False
-                yield indices, output
-                continue
-            if fits and job.device.type != "cpu":  # Outside of the except clause, whose traceback holds the memory.
-                torch.get_device_module(job.device).empty_cache()
-            if len(indices) > 1:
-                if fits:
-                    limit.lower(size)
-                waiting += [indices[len(indices) // 2 :], indices[: len(indices) // 2]]
-            elif refused:
-                raise TextTooLargeError(
-                    what,
-                    int(rows[indices[0]]),
-                    f", {lengths[indices[0]]:,} tokens, does not fit in the free memory of {job.device}, even alone;"
-                    " split it, set a lower max_seq_length, or free memory",
-                )
-            else:
-                waiting.append(indices)
-                refused = True
+            refused = False
+            yield indices, output
+        elif len(indices) == 1 and refused:
+            problem = f", {lengths[indices[0]]:,} tokens, does not fit in the free memory of {device}, even alone"
+            remedy = "; split it, set a lower max_seq_length, or free memory"
+            raise TextTooLargeError(what, int(rows[indices[0]]), problem + remedy)
+        else:
+            if fits and device.type != "cpu":  # Outside of the except clause, whose traceback holds the memory.
+                torch.get_device_module(device).empty_cache()
+            if fits and len(indices) > 1:
+                limit.lower(size)
+            refused, half = len(indices) == 1, len(indices) // 2
+            waiting += [indices[half:], indices[:half]] if half else [indices]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -59,13 +60,13 @@ class Tokens:
             unreadable=np.concatenate([part.unreadable for part in parts]),
         )
 
-    @property
+    @cached_property
     def lengths(self) -> npt.NDArray[np.int64]:
         """Number of tokens of each text. Shape: (texts,)."""
         return np.diff(self.offsets)
 
-    def batch(self, rows: npt.NDArray[np.int64]) -> TokenBatch:
-        """The texts ``rows``, in that order."""
+    def batch(self, rows: npt.NDArray[np.int64], device: torch.device | None = None) -> TokenBatch:
+        """The texts ``rows``, in that order, on a device; by default on the CPU."""
         prompt, types = self.prompt_tokens, self.types
         if len(self.offsets) == 2 and len(rows) == 1:  # Of one text, which is all there is.
             offsets, lengths = self.offsets, self.offsets[1:]
@@ -75,13 +76,14 @@ class Tokens:
             offsets = np.concatenate([[0], np.cumsum(lengths)])  # (rows + 1,)
             # Index of each token in ids: the start of its row plus its position in the row.
             positions = np.repeat(self.offsets[rows] - offsets[:-1], lengths) + np.arange(offsets[-1])
-        return TokenBatch(
+        batch = TokenBatch(
             torch.from_numpy(self.ids[positions].astype(np.int64)),
             torch.from_numpy(offsets),
             int(lengths.max(initial=0)),
             None if prompt is None else torch.from_numpy(np.minimum(lengths, prompt[rows])),
             None if types is None else torch.from_numpy(types[positions].astype(np.int64)),
         )
+        return batch if device is None or device.type == "cpu" else batch.to(device)
 
 
 def prompt_length(reader: ReadsText, prompt: str) -> int:
@@ -93,23 +95,16 @@ def prompt_length(reader: ReadsText, prompt: str) -> int:
             the text.
     """
     limit = reader.max_seq_length
-    part = prompt[: most_characters(limit)]
+    part = prompt if limit is None else prompt[: most_characters(limit)]
     length = len(reader.tokenize([part])[0])
     if limit is not None:
         length = limit if len(part) < len(prompt) else min(length, limit)
     return length - reader.special_tokens[1]
 
 
-def most_characters(limit: int | None) -> int | None:
+def most_characters(limit: int) -> int:
     """How many characters are read of a text at most, by a model that reads at most ``limit`` tokens."""
-    return None if limit is None else _LEAST + _CHARACTERS * limit
-
-
-def _read(text: str, most: int | None, left: bool) -> str:
-    """As much of a text as may be read; of one that is truncated on the left, its end."""
-    if most is None or len(text) <= most:
-        return text
-    return text[-most:] if left else text[:most]
+    return _LEAST + _CHARACTERS * limit
 
 
 def groups(texts: Iterable[Text], length: Callable[[Text], int]) -> Iterator[tuple[int, list[Text]]]:
@@ -145,23 +140,22 @@ def tokenize(reader: ReadsText, texts: Sequence[str], prompt: str = "", max_leng
     limit = reader.max_seq_length
     if max_length is not None:
         limit = max_length if limit is None else min(limit, max_length)
-    most = most_characters(limit)
-    left = most is not None and getattr(reader, "truncation_side", "right") == "left"
+    most = None if limit is None else most_characters(limit)
     prompt_tokens = prompt_length(reader, prompt) if prompt else None
-    # Of a long prompt, as much as leaves no token for the text.
-    start, whole = prompt[:most], list(map(len, texts))
+    start = prompt[:most]  # Of a long prompt, as much as leaves no token for the text.
+    characters = np.fromiter(map(len, texts), np.int64, len(texts)) + len(prompt)
+    truncated = np.zeros(len(texts), bool) if most is None else characters > most
     rows: list[list[int]] = []
-    truncated = np.zeros(len(texts), bool)
-    together = sum(whole) + len(start) * len(texts) <= _TOGETHER
-    for first, group in [(0, texts)] if together else groups(texts, lambda text: len(start) + len(text)):
-        read = [_read(start + text, most, left) for text in group]
-        for row, ids in enumerate(reader.tokenize(read), start=first):
-            if limit is not None and len(ids) > limit:
-                ids = _truncate(ids, limit, reader, left)
-                truncated[row] = True
-            elif len(read[row - first]) < len(prompt) + whole[row]:
-                truncated[row] = True
-            rows.append(ids)
+    for _, group in groups(texts, (lambda text: len(start) + len(text)) if start else len):
+        read = [start + text for text in group] if start else group
+        if most is not None and truncated.any():
+            left = getattr(reader, "truncation_side", "right") == "left"
+            read = [text[-most:] if left else text[:most] for text in read]
+        rows += reader.tokenize(read)
+    if limit is not None and max(map(len, rows), default=0) > limit:
+        for row, ids in enumerate(rows):
+            if len(ids) > limit:
+                rows[row], truncated[row] = _truncate(ids, limit, reader), True
     flat, offsets = _flat(rows)
     size = getattr(reader, "vocab_size", None)
     if size is not None and flat.max(initial=0) >= size:
@@ -195,10 +189,10 @@ def find_unreadable(reader: Any, texts: Sequence[str] | Sequence[Pair], tokens: 
     return replace(tokens, unreadable=unreadable)
 
 
-def _truncate(row: list[int], limit: int, reader: ReadsText, left: bool) -> list[int]:
+def _truncate(row: list[int], limit: int, reader: ReadsText) -> list[int]:
     """The row with its special tokens and as many of its other tokens as the limit allows."""
     leading, trailing = reader.special_tokens
-    if left:
+    if getattr(reader, "truncation_side", "right") == "left":
         return row[:leading] + row[len(row) - (limit - leading) :]
     return row[: limit - trailing] + row[len(row) - trailing :]
 
@@ -223,13 +217,14 @@ def tokenize_pairs(
         types: Number of token types that the model has vectors for, if known.
         prompt: Text prepended to the first text of each pair.
     """
-    most, left = most_characters(limit), reader.truncation_side == "left"
+    most = None if limit is None else most_characters(limit)
+    part = slice(None, most) if reader.truncation_side != "left" or most is None else slice(-most, None)
     start = prompt[:most]
     rows: list[list[int]] = []
     types_of_rows: list[list[int]] = []
     truncated: list[bool] = []
     for _, group in groups(pairs, lambda pair: len(start) + sum(map(len, pair))):
-        texts = [(_read(start + first, most, left), _read(second, most, left)) for first, second in group]
+        texts = [((start + first)[part], second[part]) for first, second in group]
         for (row, types_of_row, too_long), pair, text in zip(reader(texts, limit), group, texts, strict=True):
             rows.append(row)
             types_of_rows.append(types_of_row)

@@ -87,7 +87,7 @@ model.encode(texts, show_progress_bar=False, batch_tokens=8192)
 def test_the_tokenizer_sees_each_text_once(
     window: tuple[int, int], model: SentenceEncoder, texts: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sbert.inputs.devices._WINDOWS", {"cpu": window})
+    monkeypatch.setattr("sbert.pipeline.batching._WINDOWS", {"cpu": window})
     expected = model.encode(texts)
     seen: list[str] = []
     tokenize = type(model[0]).tokenize

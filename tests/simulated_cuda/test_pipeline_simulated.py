@@ -27,7 +27,7 @@ from sbert.losses import CosineSimilarityLoss, MultipleNegativesRankingLoss, Sof
 from sbert.pipeline import self_check
 from sbert.pipeline.encode import encode
 from sbert.pipeline.progress import Report
-from sbert.pipeline.run import Encoding
+from sbert.pipeline.run import Encoding, run_here
 from tests import pairs, small
 from tests.simulated_cuda.simulator import simulated
 
@@ -165,9 +165,11 @@ def test_what_leaves_the_range_of_float16_is_computed_again(
     all_of_them = "30 of 30 sentences left the range of float16 and were computed again in float32"
     with simulated((7, 5)):
         model = overflowing(folder, "cuda")
-        job, report = Encoding(model), Report(None, False, "warn", None)
+        job, report = Encoding(model), Report(None, False, "warn")
         with pytest.warns(UserWarning, match=all_of_them) as warned, report:
-            windows = list(encode(job, [texts[start : start + 4] for start in range(0, len(texts), 4)], report))
+            windows = list(
+                encode(job, [(texts[i : i + 4], None) for i in range(0, len(texts), 4)], report, run_here, ahead=0)
+            )
         assert len(warned) == 1
         np.testing.assert_allclose(torch.cat(windows), reference, atol=1e-5)
         copies = cached_backend(model[0].network, CallSettings(torch.float16)).backend

@@ -15,7 +15,7 @@ from torch import Tensor
 from sbert import SentenceEncoder, TokenBatch
 from sbert.backends.attention import attend, padded_shape, without_cudnn
 from sbert.batch import Ragged
-from sbert.inputs.devices import default_batch_tokens, default_windows
+from sbert.inputs.devices import default_batch_tokens
 from sbert.losses import MultipleNegativesRankingLoss
 from sbert.losses.signature import Signature
 from sbert.pipeline.batching import plan, windows
@@ -106,7 +106,7 @@ def test_few_shapes(name: str) -> None:
     rng = np.random.default_rng(0)
     drawn = rng.normal(200, 60, 20_000) if name == "normal" else rng.uniform(65, 385, 20_000)
     lengths, shapes, device = drawn.clip(65, 384).astype(np.int64), set(), torch.device("cuda")
-    for window in windows(len(lengths), *default_windows(device)):
+    for window in windows(len(lengths), device):
         for rows in plan(lengths[window], default_batch_tokens(device)):
             offsets = torch.from_numpy(np.append(0, lengths[window][rows].cumsum()))
             shapes.add(padded_shape(Ragged(torch.zeros(0), offsets)))
