@@ -22,15 +22,15 @@ Firemen filled sandbags at the river all day, while the rain went on and the wat
 With this goal in the last minute the football team climbs to second place, and its coach hopes to win the league.
 """
 
-options = parser(__doc__, "a text file")
-options.add_argument("--clusters", type=int, default=3, metavar="N", help="number of clusters")
-options.add_argument("--max-tokens", type=int, default=32, metavar="N", help="maximum number of tokens per passage")
-given = options.parse_args()
+flags = parser(__doc__, "a text file")
+flags.add_argument("--clusters", type=int, default=3, metavar="N", help="number of clusters")
+flags.add_argument("--max-tokens", type=int, default=32, metavar="N", help="maximum number of tokens per passage")
+options = flags.parse_args()
 
-document = given.data.read_text(encoding="utf-8") if given.data else DOCUMENT
-passages, vectors = encode_chunks(load(given.model), document, given.max_tokens)
+document = options.data.read_text(encoding="utf-8") if options.data else DOCUMENT
+passages, vectors = encode_chunks(load(options.model), document, options.max_tokens)
 texts = [" ".join(passage.text([document]).split()) for passage in passages]
-labels = cluster(vectors, "kmeans", clusters=given.clusters)
+labels = cluster(vectors, "kmeans", clusters=options.clusters)
 
 for number, words in topic_words(texts, labels).items():
     print(f"{number + 1}. {', '.join(words)}")

@@ -22,8 +22,8 @@ def hardest_negative(anchor, positive):
     The parameters are named like the columns of the data. Each is a tensor (rows, dim).
     """
     scores = F.normalize(anchor) @ F.normalize(positive).T  # (rows, rows)
-    own = torch.eye(len(scores), dtype=torch.bool, device=scores.device)
-    hardest = scores.masked_fill(own, -torch.inf).amax(1)  # (rows,)
+    is_positive = torch.eye(len(scores), dtype=torch.bool, device=scores.device)
+    hardest = scores.masked_fill(is_positive, -torch.inf).amax(1)  # (rows,)
     return F.relu(hardest - scores.diagonal() + 0.3).mean()
 
 
@@ -31,7 +31,7 @@ def found(model):
     """The share of held-out anchors whose nearest text is their own positive."""
     anchors, positives = ([row[name] for row in held_out] for name in ("anchor", "positive"))
     nearest = model.similarity(model.encode(anchors), model.encode(positives)).argmax(1)
-    return sum(positives[i] == own for i, own in zip(nearest, positives, strict=True)) / len(held_out)
+    return sum(positives[i] == positive for i, positive in zip(nearest, positives, strict=True)) / len(held_out)
 
 
 def stop(model):

@@ -89,23 +89,23 @@ def difference(connection, query, top_k=3):
 
 def show(what, connection):
     """Print the texts that are nearest to the query."""
-    print(f"{what}: {given.query}")
-    for score, number, text in search(connection, given.query):
+    print(f"{what}: {options.query}")
+    for score, number, text in search(connection, options.query):
         print(f"{score:6.3f}  {number:4}  {text}")
-    print(f"        differs from semantic_search by {difference(connection, given.query):.1e} at most\n")
+    print(f"        differs from semantic_search by {difference(connection, options.query):.1e} at most\n")
 
 
-options = parser(__doc__, "a text file, one text per line")
-options.add_argument("file", nargs="?", type=Path, help="the database (default: a temporary file)")
-options.add_argument("--query", default="A kitten is napping.", help="what to search for")
-given = options.parse_args()
-if given.file and given.file.exists():
-    options.error(f"{given.file} exists already; pass a new file")
+flags = parser(__doc__, "a text file, one text per line")
+flags.add_argument("file", nargs="?", type=Path, help="the database (default: a temporary file)")
+flags.add_argument("--query", default="A kitten is napping.", help="what to search for")
+options = flags.parse_args()
+if options.file and options.file.exists():
+    flags.error(f"{options.file} exists already; pass a new file")
 
-model = load(given.model)
-texts = [text for text in read_texts(given.data) if text.strip()] if given.data else TEXTS
+model = load(options.model)
+texts = [text for text in read_texts(options.data) if text.strip()] if options.data else TEXTS
 with tempfile.TemporaryDirectory() as folder:
-    path = given.file or Path(folder) / "texts.db"
+    path = options.file or Path(folder) / "texts.db"
     database = opened(path, model.get_sentence_embedding_dimension())
     ids = insert(database, texts)
     show(f"{len(texts)} texts", database)

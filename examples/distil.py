@@ -42,7 +42,7 @@ similarity = SimilarityEvaluator(*([row[name] for row in pairs] for name in (*CO
 
 def closeness(model):
     """The mean cosine between the model's and the teacher's vectors of held-out sentences."""
-    vectors = (each.encode(held_out, normalize_embeddings=True) for each in (model, teacher))
+    vectors = (encoder.encode(held_out, normalize_embeddings=True) for encoder in (model, teacher))
     return float(sum(one * two for one, two in zip(*vectors, strict=True)).sum() / len(held_out))
 
 

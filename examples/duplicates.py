@@ -22,13 +22,13 @@ ROWS = [
     ("Who invented the telephone?", "How do I clean a wooden floor?", 0),
 ]
 
-options = parser(__doc__, "a table of judged pairs of questions")
-options.add_argument("--threshold", type=float, default=0.8, metavar="COSINE", help="minimum cosine of duplicates")
-options.add_argument("--show", type=int, default=5, metavar="N", help="pairs to print")
-given = options.parse_args()
+flags = parser(__doc__, "a table of judged pairs of questions")
+flags.add_argument("--threshold", type=float, default=0.8, metavar="COSINE", help="minimum cosine of duplicates")
+flags.add_argument("--show", type=int, default=5, metavar="N", help="pairs to print")
+options = flags.parse_args()
 
-if given.data:
-    table = read_rows(given.data, ["question1", "question2"], "is_duplicate", classes=["0", "1"])
+if options.data:
+    table = read_rows(options.data, ["question1", "question2"], "is_duplicate", classes=["0", "1"])
     rows = [(row["question1"], row["question2"], row["label"]) for row in table]
 else:
     rows = ROWS
@@ -36,11 +36,11 @@ questions = list(dict.fromkeys(question for row in rows for question in row[:2])
 places = {question: place for place, question in enumerate(questions)}
 judged = {tuple(sorted((places[one], places[two]))): bool(label) for one, two, label in rows if one != two}
 
-found = paraphrase_mining(load(given.model), questions, threshold=given.threshold)
+found = paraphrase_mining(load(options.model), questions, threshold=options.threshold)
 pairs = list(zip(found.first.tolist(), found.second.tolist(), strict=True))
 print(f"{len(pairs):,} of the {len(questions) * (len(questions) - 1) // 2:,} pairs of {len(questions):,} questions")
-print(f"have a cosine of at least {given.threshold}. The most similar:\n")
-for score, first, second in found[: given.show]:
+print(f"have a cosine of at least {options.threshold}. The most similar:\n")
+for score, first, second in found[: options.show]:
     said = {True: "duplicates", False: "no duplicates", None: "not judged"}[judged.get((first, second))]
     print(f"{score:6.3f}  {said}\n        {questions[first]}\n        {questions[second]}")
 

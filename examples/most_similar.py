@@ -47,10 +47,10 @@ def read(folder, count):
     return list(found.values())[:count]
 
 
-def timed(action, *arguments, **options):
+def timed(action, *arguments, **flags):
     """The result of an action, and its duration in seconds."""
     start = time.perf_counter()
-    result = action(*arguments, **options)
+    result = action(*arguments, **flags)
     return result, time.perf_counter() - start
 
 
@@ -68,26 +68,26 @@ def amount(seconds):
     return f"{seconds:.1f} s" if seconds >= 1 else f"{1000 * seconds:.3g} ms"
 
 
-options = parser(__doc__, "a folder with stsb")
-options.add_argument("--sentences", type=int, default=10_000, metavar="N")
-options.add_argument("--pairs", type=int, default=1_000, metavar="N", help="pairs that the cross-encoder scores")
-options.add_argument("--dtype", default="float32", help="dtype of both models: float32 or bfloat16")
-given = options.parse_args()
+flags = parser(__doc__, "a folder with stsb")
+flags.add_argument("--sentences", type=int, default=10_000, metavar="N")
+flags.add_argument("--pairs", type=int, default=1_000, metavar="N", help="pairs that the cross-encoder scores")
+flags.add_argument("--dtype", default="float32", help="dtype of both models: float32 or bfloat16")
+options = flags.parse_args()
 
-sentences = read(given.data, given.sentences) if given.data else made_up(given.sentences)
+sentences = read(options.data, options.sentences) if options.data else made_up(options.sentences)
 count = len(sentences)
-if count < 2 or given.pairs < 1:
-    options.error(f"{count} sentences, {given.pairs} pairs: pass at least 2 sentences and 1 pair")
+if count < 2 or options.pairs < 1:
+    flags.error(f"{count} sentences, {options.pairs} pairs: pass at least 2 sentences and 1 pair")
 total = count * (count - 1) // 2
 sample = [
     tuple(sentences[place] for place in pair(number))
-    for number in random.Random(1).sample(range(total), min(given.pairs, total))
+    for number in random.Random(1).sample(range(total), min(options.pairs, total))
 ]
 
-model = load(given.model, given.dtype)
+model = load(options.model, options.dtype)
 folder = resolve(model.name_or_path, organisation="sentence-transformers")
 torch.manual_seed(0)  # The new head is initialized at random.
-scorer = CrossEncoder(folder, classes=1, dtype=given.dtype)
+scorer = CrossEncoder(folder, classes=1, dtype=options.dtype)
 
 model.encode(sentences[-32:])
 vectors, encoding = timed(model.encode, sentences, show_progress_bar=False)
@@ -97,11 +97,11 @@ scorer.predict(sample[:32])
 _, scoring = timed(scorer.predict, sample, show_progress_bar=False)
 every = scoring * total / len(sample)
 
-parameters = [sum(parameter.numel() for parameter in each.parameters()) for each in (model, scorer)]
+parameters = [sum(parameter.numel() for parameter in network.parameters()) for network in (model, scorer)]
 device = torch.cuda.get_device_name(model.device) if model.device.type == "cuda" else "CPU"
-name = given.model.rstrip("/").rpartition("/")[2]
+name = options.model.rstrip("/").rpartition("/")[2]
 print(f"{best.score:.3f}\n  {sentences[best.first]}\n  {sentences[best.second]}\n")
-head = f"the most similar pair of {count:,} sentences | {name}, {given.dtype}, {device}"
+head = f"the most similar pair of {count:,} sentences | {name}, {options.dtype}, {device}"
 print(f"| {head} | the paper, BERT-base, V100 |")
 print("|---|---|---|")
 print(f"| cross-encoder, all {total:,} pairs (extrapolated) | {amount(every)} | 65 hours |")

@@ -119,10 +119,10 @@ def measure(name: str, index: HybridIndex, data: Collection, per_document: float
         index.search(query, DEPTH, **how)
         times.append(time.perf_counter() - begin)
     grades = np.zeros((len(results), DEPTH))  # (queries, results)
-    for row, (own, relevant) in enumerate(zip(results, data.relevant, strict=True)):
-        grades[row, : len(own)] = [relevant.get(result.id, 0.0) for result in own]
+    for row, (ranking, relevant) in enumerate(zip(results, data.relevant, strict=True)):
+        grades[row, : len(ranking)] = [relevant.get(result.id, 0.0) for result in ranking]
     most = max(map(len, data.relevant))
-    best = np.array([[*own.values(), *[0.0] * (most - len(own))] for own in data.relevant])
+    best = np.array([[*grades_of.values(), *[0.0] * (most - len(grades_of))] for grades_of in data.relevant])
     system = System(name, ndcg_at(grades, 10, best), per_document, float(np.median(times)), how)
     figures = f"{100 * system.mean:6.1f} {100 * recall_at(grades, DEPTH, best).mean():7.1f}"
     start = name if len(name) <= NAME else f"{name}\n{'':{NAME}}"  # A long name has a line of its own.
@@ -168,15 +168,15 @@ def advice(systems: list[System]) -> list[str]:
     """The best system, those that are not visibly worse, and the cheapest of these."""
     best, *others = sorted(systems, key=attrgetter("mean"), reverse=True)
     few = len(best.ndcg) < 10
-    alike = [each for each in others if few or not paired_bootstrap(best.ndcg, each.ndcg).visible]
+    alike = [system for system in others if few or not paired_bootstrap(best.ndcg, system.ndcg).visible]
     lines = [f"Best: {best.name}, nDCG@10 {100 * best.mean:.1f}."]
     if few:
         lines.append(f"So few queries ({len(best.ndcg)}) cannot compare systems.")
     elif alike:
-        names = ", ".join(each.name for each in alike[:3]) + (" and others" if len(alike) > 3 else "")
+        names = ", ".join(system.name for system in alike[:3]) + (" and others" if len(alike) > 3 else "")
         lines.append(f"With {len(best.ndcg)} queries, no difference from {names} is visible.")
-    least = min(each.per_document + each.per_query for each in (best, *alike))
-    cheap = next(each for each in (best, *alike) if each.per_document + each.per_query <= 1.5 * least)
+    least = min(system.per_document + system.per_query for system in (best, *alike))
+    cheap = next(system for system in (best, *alike) if system.per_document + system.per_query <= 1.5 * least)
     if cheap is not best:
         times = f"{1000 * cheap.per_query:.1f} ms per query instead of {1000 * best.per_query:.1f}"
         lines.append(f"Cheapest that is not visibly worse: {cheap.name}, {times}.")
@@ -195,8 +195,8 @@ if __name__ == "__main__":
     flags.add_argument("--documents", type=int, default=5000, metavar="N", help="at most so many documents (5000)")
     flags.add_argument("--seed", type=int, default=0)
     flags.add_argument("--device")
-    given = flags.parse_args()
-    collection = read(given)
+    options = flags.parse_args()
+    collection = read(options)
     print(f"{len(collection.queries):,} queries, {len(collection.documents):,} documents.\n")
-    measured = measure_all(given, collection)
+    measured = measure_all(options, collection)
     print("\n" + "\n".join(map(fill, advice(measured))))

@@ -44,19 +44,19 @@ def short(text: str, most: int = 90) -> str:
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
-options = parser(__doc__, "a folder of documents, queries and judgments")
-options.add_argument("query", nargs="?", help="default: the first one in the folder")
-options.add_argument("--top-k", type=int, default=5, metavar="K", help="documents to print")
-given = options.parse_args()
+flags = parser(__doc__, "a folder of documents, queries and judgments")
+flags.add_argument("query", nargs="?", help="default: the first one in the folder")
+flags.add_argument("--top-k", type=int, default=5, metavar="K", help="documents to print")
+options = flags.parse_args()
 
-data = read_retrieval(given.data) if given.data else Retrieval(QUERIES, CORPUS, RELEVANT)
+data = read_retrieval(options.data) if options.data else Retrieval(QUERIES, CORPUS, RELEVANT)
 evaluator = RetrievalEvaluator(*data, precision_recall_at=(10, 100))
-vectors = ModelVectors(load(given.model))  # Encodes each text once, for the search and for the metrics.
+vectors = ModelVectors(load(options.model))  # Encodes each text once, for the search and for the metrics.
 documents, names = list(data.corpus.values()), list(data.corpus)
 corpus = vectors(documents, "document")  # (documents, dim)
 
-query = given.query or next(iter(data.queries.values()))
-hits = semantic_search(vectors([query], "query"), corpus, given.top_k)
+query = options.query or next(iter(data.queries.values()))
+hits = semantic_search(vectors([query], "query"), corpus, options.top_k)
 print(f"{len(documents)} documents. {query}\n")
 for score, place in zip(hits.scores[0], hits.indices[0], strict=True):
     print(f"{score:6.3f}  {names[place]:>6}  {short(documents[place])}")
@@ -76,5 +76,5 @@ for coarse, fine in (("int8", None), ("binary", None), ("binary", "int8"), ("bin
     rows = semantic_search(queries, stored[coarse], 10, **rescored).indices
     recall = (rows[:, :, None] == expected[:, None]).any(2).mean()
     name = coarse if fine is None else f"{coarse}, rescored by {fine}"
-    size = sum(stored[each][0].nbytes for each in (coarse, fine) if each)
+    size = sum(stored[precision][0].nbytes for precision in (coarse, fine) if precision)
     print(f"{name:28} {size:16,} {recall:26.3f}")

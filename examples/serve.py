@@ -38,14 +38,14 @@ parser.add_argument("--port", type=int, default=8000, help="0 for any free one (
 parser.add_argument("--max-queue", type=int, default=1024, help="requests that may wait (default: %(default)s)")
 parser.add_argument("--max-texts", type=int, default=2048, help="texts per request (default: %(default)s)")
 parser.add_argument("--max-seconds", type=float, default=30, help="for a request to arrive (default: %(default)s)")
-given = parser.parse_args()
+options = parser.parse_args()
 
 # Bytes of a request, which is read as a whole before its texts are counted; and of all that are not yet answered.
 MAX_BYTES, MAX_WAITING = 8_000_000, 64_000_000
 waiting = 0
-model = SentenceEncoder(given.model)
+model = SentenceEncoder(options.model)
 DIM, PROMPT = model.get_sentence_embedding_dimension(), model.prompts.get(model.default_prompt_name, "")
-batcher = model.batcher(max_queue=given.max_queue)
+batcher = model.batcher(max_queue=options.max_queue)
 
 
 @asynccontextmanager
@@ -84,7 +84,7 @@ async def body_of(request):
         global waiting
         async for part in request.stream():
             if len(body) + len(part) > MAX_BYTES:
-                raise HTTPException(413, f"the request has more than {MAX_BYTES} bytes; send fewer texts at once")
+                raise HTTPException(413, f"the request has more than {MAX_BYTES} bytes; send fewer texts per request")
             if waiting + len(part) > MAX_WAITING:
                 raise HTTPException(429, "too many bytes wait; send this again later", {"Retry-After": "1"})
             body.extend(part)
@@ -92,9 +92,9 @@ async def body_of(request):
 
     try:
         try:
-            await asyncio.wait_for(receive(), given.max_seconds)
+            await asyncio.wait_for(receive(), options.max_seconds)
         except asyncio.TimeoutError as error:
-            raise HTTPException(408, f"the request was not complete after {given.max_seconds:g} seconds") from error
+            raise HTTPException(408, f"the request was not complete after {options.max_seconds:g} seconds") from error
         yield body
     finally:
         waiting -= len(body)
@@ -109,10 +109,10 @@ def read(body):
         raise HTTPException(400, "the body must be a JSON object with the fields model and input") from error
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise HTTPException(400, "input must be a text or a list of texts; token ids are not supported")
-    if not 0 < len(texts) <= given.max_texts:
-        raise HTTPException(400, f"input has {len(texts)} texts; send 1 to {given.max_texts}")
-    if fields.get("model") != given.model:
-        raise HTTPException(404, f"the model {fields.get('model')!r:.80} is not here; use {given.model!r}")
+    if not 0 < len(texts) <= options.max_texts:
+        raise HTTPException(400, f"input has {len(texts)} texts; send 1 to {options.max_texts}")
+    if fields.get("model") != options.model:
+        raise HTTPException(404, f"the model {fields.get('model')!r:.80} is not here; use {options.model!r}")
     if fields.get("encoding_format") not in (None, "float", "base64"):
         raise HTTPException(400, f"encoding_format is {fields['encoding_format']!r:.80}; use 'float' or 'base64'")
     return texts, fields
@@ -144,11 +144,13 @@ async def answer(texts, fields):
     data = [{"object": "embedding", "index": row, "embedding": vector} for row, vector in enumerate(vectors)]
     usage = dict.fromkeys(("prompt_tokens", "total_tokens"), int(tokens.lengths.sum()))
     # In a thread, so that the event loop serves others meanwhile.
-    return await asyncio.to_thread(JSONResponse, {"object": "list", "data": data, "model": given.model, "usage": usage})
+    return await asyncio.to_thread(
+        JSONResponse, {"object": "list", "data": data, "model": options.model, "usage": usage}
+    )
 
 
-card = {"id": given.model, "object": "model", "created": 0, "owned_by": "sbert"}
+card = {"id": options.model, "object": "model", "created": 0, "owned_by": "sbert"}
 app.add_api_route("/v1/models", lambda: {"object": "list", "data": [card]})
 app.add_api_route("/health", lambda: {"status": "ok"})
 app.add_api_route("/metrics", lambda: asdict(batcher.metrics))
-uvicorn.run(app, host=given.host, port=given.port, timeout_graceful_shutdown=30)
+uvicorn.run(app, host=options.host, port=options.port, timeout_graceful_shutdown=30)

@@ -16,10 +16,10 @@ PEOPLE = [
     ("a man", "a gentleman", "a person"),
     ("a boy", "a young lad", "a child"),
     ("a girl", "a young lass", "a child"),
-    ("a doctor", "a physician", "somebody"),
-    ("a police officer", "a cop", "somebody"),
-    ("a student", "a pupil", "somebody"),
-    ("a cook", "a chef", "somebody"),
+    ("a doctor", "a physician", "an adult"),
+    ("a police officer", "a cop", "an adult"),
+    ("a student", "a pupil", "an adult"),
+    ("a cook", "a chef", "an adult"),
 ]
 ACTIONS = [
     ("plays the violin", "performs on the fiddle", "makes music"),

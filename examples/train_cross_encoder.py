@@ -1,4 +1,4 @@
-"""Train a cross-encoder, which reads both sentences at once, and let it rerank what an encoder finds.
+"""Train a cross-encoder, which reads both sentences together, and let it rerank what an encoder finds.
 
 python examples/train_cross_encoder.py [--model MODEL] [--data FOLDER] [--rows N] [--output FOLDER]
 

@@ -189,13 +189,19 @@ def card(
     names = [*suite.sets, *collections]
     rows = [["", *names], ["---", *["---:"] * len(names)]]
     for title, model in {**models, f"its teacher, {Path(teacher).name}": load(teacher).to("cpu")}.items():
-        found = {name: RetrievalEvaluator(*given)(model)["ndcg@10"] for name, given in collections.items()}
+        found = {name: RetrievalEvaluator(*collection)(model)["ndcg@10"] for name, collection in collections.items()}
         found |= suite(model)
         rows.append([title, *(f"{100 * found[name]:.1f}" for name in names)])
     searches = {"BM25": bm25, "BM25, stems": partial(bm25, language="english")}
     searches[f"{dims[0]} dimensions and BM25, stems"] = partial(hybrid, model=models[f"{dims[0]} dimensions"])
     for title, search in searches.items():
-        rows.append([title, *[""] * len(suite.sets), *(f"{100 * search(given):.1f}" for given in collections.values())])
+        rows.append(
+            [
+                title,
+                *[""] * len(suite.sets),
+                *(f"{100 * search(collection):.1f}" for collection in collections.values()),
+            ]
+        )
     return _CARD.format(
         **settings,
         command=command,
@@ -215,24 +221,26 @@ def card(
     )
 
 
-def bm25(given: Retrieval, language: str | None = None) -> float:
+def bm25(collection: Retrieval, language: str | None = None) -> float:
     """The mean nDCG@10 of search by words."""
     lexical = BM25(language=language)
-    lexical.add(given.corpus.values(), given.corpus)
-    return mean_ndcg(given, lexical.search([*given.queries.values()], 10).ids)
+    lexical.add(collection.corpus.values(), collection.corpus)
+    return mean_ndcg(collection, lexical.search([*collection.queries.values()], 10).ids)
 
 
-def hybrid(given: Retrieval, model: SentenceEncoder) -> float:
+def hybrid(collection: Retrieval, model: SentenceEncoder) -> float:
     """The mean nDCG@10 of search by vectors and stemmed words."""
     index = HybridIndex(model, language="english")
-    index.add(given.corpus.values(), given.corpus)
-    return mean_ndcg(given, ([hit.id for hit in hits] for hits in index.search([*given.queries.values()])))
+    index.add(collection.corpus.values(), collection.corpus)
+    return mean_ndcg(collection, ([hit.id for hit in hits] for hits in index.search([*collection.queries.values()])))
 
 
-def mean_ndcg(given: Retrieval, found: Iterable[Iterable[str]]) -> float:
+def mean_ndcg(collection: Retrieval, found: Iterable[Iterable[str]]) -> float:
     """The mean nDCG@10 of the documents that were found for each query."""
-    relevant = [given.relevant[query] for query in given.queries]
-    every = ([own.get(each, 0) for each in ids] for own, ids in zip(relevant, found, strict=True))
+    relevant = [collection.relevant[query] for query in collection.queries]
+    every = ([grades.get(key, 0) for key in ids] for grades, ids in zip(relevant, found, strict=True))
     return float(
-        np.mean([ranking_metrics.ndcg_at(own, 10, [*best.values()]) for own, best in zip(every, relevant, strict=True)])
+        np.mean(
+            [ranking_metrics.ndcg_at(gains, 10, [*best.values()]) for gains, best in zip(every, relevant, strict=True)]
+        )
     )

@@ -50,7 +50,7 @@ class Imitation(nn.Module):
         ours, theirs = student @ student.T, teacher @ teacher.T  # (rows, rows)
         loss = (1 - (student * teacher).sum(1)).mean() + self.weight * (ours - theirs).square().mean()
         itself = torch.eye(len(ours), dtype=torch.bool, device=ours.device)
-        found, expected = ((each / TEMPERATURE).masked_fill(itself, -1e4).log_softmax(1) for each in (ours, theirs))
+        found, expected = ((scores / TEMPERATURE).masked_fill(itself, -1e4).log_softmax(1) for scores in (ours, theirs))
         return loss + self.ranking * F.kl_div(found, expected, log_target=True, reduction="batchmean")
 
 
@@ -71,9 +71,9 @@ def make_student(
     )
     bert = BertModel(config, add_pooling_layer=False)
     table = bert.get_input_embeddings().weight
-    given = torch.from_numpy(start).to(table)
+    initial = torch.from_numpy(start).to(table)
     with torch.no_grad():
-        table.copy_(given * (table.std() / given.std()))
+        table.copy_(initial * (table.std() / initial.std()))
     return encoder(bert, tokenizer)
 
 

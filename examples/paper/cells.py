@@ -266,7 +266,7 @@ def correlations(model: SentenceEncoder | CrossEncoder, rows: list[tuple[Any, ..
 
 
 def rates(model: SentenceEncoder, texts: list[str]) -> dict[str, float]:
-    """Texts per second by the way of batching; the best of three rounds, in turns."""
+    """Texts per second by the kind of batching; the best of three alternating rounds."""
     ways = dict(zip(WAYS, (in_order, lambda model, texts: model.encode(texts)), strict=True))
     found = dict.fromkeys(ways, 0.0)
     for part in (texts[:200], texts, texts, texts):  # The first part is the warm-up.

@@ -45,9 +45,9 @@ def collect(results: list[dict[str, Any]], number: int, rows: list[tuple[str, di
         number: The number of the table.
         rows: Names, with that of the backbone in brackets if there are several, and the paper's figures by column.
     """
-    own = sorted((result for result in results if result["table"] == number), key=lambda result: result["seed"])
+    of_table = sorted((result for result in results if result["table"] == number), key=lambda result: result["seed"])
     here: dict[str, dict[str, list[float]]] = {name: {} for name, _ in rows}
-    for result in own:
+    for result in of_table:
         for column, value in result["figures"].items():
             here[result["system"]].setdefault(column, []).append(value * (1 if number == 7 else 100))
     # The paper's speeds on a GPU stand beside ours on a CPU, and the other way round.

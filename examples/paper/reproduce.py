@@ -7,7 +7,7 @@ FOLDER holds stsb, sts, sick, nli, senteval, afs (ArgPairs_*.csv), wikipedia-sec
 and vectors with a GloVe file and one of fastText (*.vec); the program reports and skips what is missing. A backbone is
 a transformer, from the hub or in a folder; the paper's are bert-base-uncased, bert-large-uncased, roberta-base and
 roberta-large. The rows of several backbones, separated by commas, are joined in one table. The tables go to
-OUTPUT/tables.md and OUTPUT/*.png. Each result is written to OUTPUT/results.jsonl at once, and trainings write
+OUTPUT/tables.md and OUTPUT/*.png. Each result is written to OUTPUT/results.jsonl immediately, and trainings write
 checkpoints, so that an interrupted run continues where it stopped.
 """
 
@@ -138,14 +138,14 @@ def main() -> None:
     results: list[dict[str, Any]] = []
     papers: dict[str, tuple[str, str]] = {}  # By what is added to a row's name: the paper's kind and size.
     for place, backbone in enumerate(backbones):
-        own = argparse.Namespace(**{**vars(options), "backbone": backbone})
+        of_backbone = argparse.Namespace(**{**vars(options), "backbone": backbone})
         added = f" [{Path(backbone).name}]" if backbones[1:] else ""
         if added in papers:
             raise SystemExit(f"two backbones are named {Path(backbone).name}; rename one of the folders")
         if added:
-            own.output = options.output / Path(backbone).name
+            of_backbone.output = options.output / Path(backbone).name
         papers[added] = like(backbone)
-        for result in measured(own, wanted, shared=place == 0):
+        for result in measured(of_backbone, wanted, shared=place == 0):
             row = result["system"]
             results.append({**result, "system": row if row in SHARED else row + added})
     written = ["# The paper's tables", *preface(options, missing)]

@@ -145,7 +145,7 @@ def inference(**names: Sequence[str]) -> Source:
     ends = (".tsv", ".jsonl", ".txt")
     return Source(
         ENTAILMENT,
-        {split: [f"{name}{end}" for name in given for end in ends] for split, given in names.items()},
+        {split: [f"{name}{end}" for name in files for end in ends] for split, files in names.items()},
         read_nli,
     )
 
@@ -158,9 +158,11 @@ SOURCES = {
     "CR": Source(BINARY, {"all": tables("CR", "CR/custrev.pos")}, read_sentences),
     "SUBJ": Source(BINARY, {"all": tables("SUBJ", "SUBJ/subj.subjective")}, read_sentences),
     "MPQA": Source(BINARY, {"all": tables("MPQA", "MPQA/mpqa.pos")}, read_sentences),
-    "SST2": Source(BINARY, parts("SST2", **{each: f"SST/binary/sentiment-{each}" for each in SPLITS}), read_sentences),
+    "SST2": Source(
+        BINARY, parts("SST2", **{split: f"SST/binary/sentiment-{split}" for split in SPLITS}), read_sentences
+    ),
     "SST5": Source(
-        tuple("01234"), parts("SST5", **{each: f"SST/fine/sentiment-{each}" for each in SPLITS}), read_sentences
+        tuple("01234"), parts("SST5", **{split: f"SST/fine/sentiment-{split}" for split in SPLITS}), read_sentences
     ),
     "TREC": Source(
         ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM"),

@@ -150,7 +150,7 @@ def wrong_words() -> dict[str, str]:
     for path in [*sorted(PACKAGE.rglob("*.py")), *sorted((root / "examples").rglob("*.py")), *documents]:
         text = path.read_text(encoding="utf-8")
         said = "\n".join(_tokens(text)) if path.suffix == ".py" else text
-        place, names = path.relative_to(root), set(said.split("\n")) if path.suffix == ".py" else set()
+        place, names = path.relative_to(root), set(said.split("\n")) if path.is_relative_to(PACKAGE) else set()
         wrong |= {f"{place}: {name}": better for name, better in NAMES.items() if name in names}
         for word, better in WORDS.items():
             wrong |= {f"{place}: {match[0]}": better for match in re.finditer(word, said, re.IGNORECASE)}

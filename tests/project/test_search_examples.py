@@ -145,7 +145,7 @@ def test_duplicates_of_a_file(
     (tmp_path / "pairs.tsv").write_text(f"question1\tquestion2\tis_duplicate\n{lines}")
     names = run(monkeypatch, "duplicates", "--data", tmp_path / "pairs.tsv", "--threshold", 0.7, "--show", 1)
     questions = list(dict.fromkeys(text for row in rows for text in row[:2]))
-    scores = cosines(names["load"](names["given"].model), questions, questions)
+    scores = cosines(names["load"](names["options"].model), questions, questions)
     found = [pair for pair in combinations(range(len(questions)), 2) if scores[pair] >= 0.7]
     label = {frozenset(row[:2]): row[2] for row in rows if row[0] != row[1]}
     known = [label[key] for key in (frozenset(questions[i] for i in pair) for pair in found) if key in label]
@@ -165,7 +165,7 @@ def test_a_database_in_a_file(
     model = names["model"]
 
     def rows() -> list[tuple[int, str, bytes]]:
-        """What is in the file, for somebody who knows nothing of the example."""
+        """What is in the file, read without the example."""
         with apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READONLY) as connection:
             connection.enable_load_extension(True)
             connection.load_extension(sqlite_vec.loadable_path())
