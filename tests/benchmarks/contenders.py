@@ -61,8 +61,8 @@ def ceiling(dtype: torch.dtype) -> float:
     speeds = []
     for rows, inner, columns in ((2048, 768, 3072), (4096, 4096, 4096)):
         a, b = torch.randn(rows, inner).to(dtype), torch.randn(columns, inner).to(dtype)
-        given = {"f": torch.nn.functional.linear, "a": a, "b": b}
-        timer = Timer("f(a, b)", globals=given, num_threads=torch.get_num_threads())
+        names = {"f": torch.nn.functional.linear, "a": a, "b": b}
+        timer = Timer("f(a, b)", globals=names, num_threads=torch.get_num_threads())
         speeds.append(2 * rows * inner * columns / min(timer.blocked_autorange(min_run_time=0.5).times))
     return max(speeds)
 
@@ -110,7 +110,7 @@ def make_round(name: str, plan: Plan) -> Round:
                     seconds.append(time.perf_counter() - begin)
             middle, high = 1000 * np.percentile(seconds, (50, 95))
             figures |= {f"{'busy' if busy else 'one'}: p50, ms": middle, f"p95{' busy' if busy else ''}, ms": high}
-        return figures, None if library == OWN else np.concatenate([np.asarray(each, np.float32) for each in vectors])
+        return figures, None if library == OWN else np.concatenate([np.asarray(part, np.float32) for part in vectors])
 
     return run
 
@@ -154,19 +154,19 @@ def main() -> None:
     parser.add_argument("--work", default="short,mixed,one")
     parser.add_argument("--busy", action="store_true")
     parser.add_argument("--keep", type=Path)
-    given = parser.parse_args()
-    model = MODEL if given.model == "all-MiniLM-L6-v2" else given.model
-    texts = list(dict.fromkeys(read_texts(given.data, given.column)))
+    options = parser.parse_args()
+    model = MODEL if options.model == "all-MiniLM-L6-v2" else options.model
+    texts = list(dict.fromkeys(read_texts(options.data, options.column)))
     texts = [texts[row] for row in np.random.default_rng(0).permutation(len(texts))]  # Rounds alike.
-    names, threads = choose(given.only, model), torch.get_num_threads()
+    names, threads = choose(options.only, model), torch.get_num_threads()
     print(f"### {heading(threads, names)}", flush=True)
     ceilings = {dtype: max(ceiling(getattr(torch, dtype)) for _ in range(3)) for dtype in ("float32", "bfloat16")}
     said = ", ".join(f"{dtype} {speed / 1e9:,.0f} GFLOP/s" for dtype, speed in ceilings.items())
     print(f"\nThe fastest matrix product: {said}", flush=True)
     with tempfile.TemporaryDirectory() as temporary:
-        folder = (given.keep or Path(temporary)) / Path(given.model).name
+        folder = (options.keep or Path(temporary)) / Path(options.model).name
         folder.mkdir(parents=True, exist_ok=True)
-        rest = (given.sample, given.rounds, given.work.split(","), given.busy, threads, ceilings)
+        rest = (options.sample, options.rounds, options.work.split(","), options.busy, threads, ceilings)
         kinds = {LIBRARIES[name.split(" ")[0]].kind for name in names}
         with start_process() as process:
             plan, failures = process.submit(prepare, Plan(model, folder, texts, *rest), kinds).result()
@@ -174,9 +174,9 @@ def main() -> None:
             if reason := failures.get(LIBRARIES[name.split(" ")[0]].kind):
                 names.remove(name)
                 print(f"{name} is left out: {reason}", flush=True)
-        if given.rounds:
+        if options.rounds:
             makers = {name: partial(make_round, name, plan) for name in names}
-            compete(Path(given.model).name, makers, given.rounds, LIMIT)
+            compete(Path(options.model).name, makers, options.rounds, LIMIT)
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ LIMIT = 150  # Seconds after which a contender is ended.
 
 
 def write_model(name: str, folder: Path, heads: int = HEADS, head_dim: int | None = None) -> str:
-    """A folder with random weights; that of all-MiniLM-L6-v2 where no size is given."""
+    """A folder with random weights; that of all-MiniLM-L6-v2 where no size is options."""
     from transformers import AutoTokenizer, BertConfig, BertModel, MPNetConfig, MPNetModel
 
     layers, usual = MODELS[name]
@@ -106,7 +106,7 @@ def search(who: str, dtype: str, device: str, scale: float) -> Round:
     def run(number: int) -> tuple[dict[str, float], Any]:
         queries, figures, scores = directions(505, 384, number + 1).to(device), {}, []
         for count, some in {"100": queries[:500].split(100), "1": queries[500:].split(1)}.items():
-            taken = [1000 * seconds(lambda each=each: scores.append(find(each))) for each in some]
+            taken = [1000 * seconds(lambda part=part: scores.append(find(part))) for part in some]
             figures[f"{count} of {len(corpus):,} x 384, ms"] = median(taken)
         return figures, np.asarray(scores[0])
 
@@ -128,29 +128,29 @@ def main() -> None:
     parser.add_argument("--only", default="encode,training,search")
     parser.add_argument("--scale", type=float)
     parser.add_argument("--head-dim", type=int)
-    given = parser.parse_args()
-    if given.device.startswith("cuda") and not torch.cuda.is_available():
+    options = parser.parse_args()
+    if options.device.startswith("cuda") and not torch.cuda.is_available():
         sys.exit("torch finds no CUDA GPU here; --device cpu --scale 0.01 tries the program without one")
-    given.rounds, given.seconds = (2, 15) if given.quick else (3, 60)
-    scale = given.scale or (0.3 if given.quick else 1.0)
-    fast = given.device == "cpu" or torch.cuda.get_device_capability(given.device) >= (8, 0)
+    options.rounds, options.seconds = (2, 15) if options.quick else (3, 60)
+    scale = options.scale or (0.3 if options.quick else 1.0)
+    fast = options.device == "cpu" or torch.cuda.get_device_capability(options.device) >= (8, 0)
     half = "bfloat16" if fast else "float16"
-    print(f"### {heading(given.device)}", flush=True)
-    options = {"device": given.device, "scale": scale}
+    print(f"### {heading(options.device)}", flush=True)
+    task_options = {"device": options.device, "scale": scale}
     both = [(who, dtype) for who in (OTHER, "sbert") for dtype in ("float32", half)]
 
     def run(title: str, task: Callable[..., Round], contenders: list[tuple[str, str]], **more: Any) -> None:
-        makers = {f"{who} {dtype}": partial(task, who, dtype, **options, **more) for who, dtype in contenders}
-        compete(title, makers, given.rounds, LIMIT, given.seconds)
+        makers = {f"{who} {dtype}": partial(task, who, dtype, **task_options, **more) for who, dtype in contenders}
+        compete(title, makers, options.rounds, LIMIT, options.seconds)
 
     with tempfile.TemporaryDirectory() as folder:
-        models = {name: write_model(name, Path(folder, name), head_dim=given.head_dim) for name in MODELS}
-        for name, model in models.items() if "encode" in given.only else ():
+        models = {name: write_model(name, Path(folder, name), head_dim=options.head_dim) for name in MODELS}
+        for name, model in models.items() if "encode" in options.only else ():
             run(name, encode, [*both[:2], ("sbert", "float32"), ("sbert", "default")], model=model)
-        trained = [] if "training" not in given.only else list(models.items())[: 1 if given.quick else 2]
+        trained = [] if "training" not in options.only else list(models.items())[: 1 if options.quick else 2]
         for name, model in trained:
             run(f"training, {name}", training, both, model=model)
-        if "search" in given.only:
+        if "search" in options.only:
             run("search", search, [(OTHER, "float32"), ("sbert", "float32")])
 
 

@@ -33,28 +33,32 @@ Found = list[IndexHits]  # One for each set.
 def row(name: str, data: list[Retrieval], found: Found | list[list[list[str]]]) -> float:
     """Print nDCG@10 times 100 of each set, by its hits or their ids, and the mean, which is returned."""
     figures = []
-    for given, hits in zip(data, found, strict=True):
-        rows = zip(given.queries, hits.ids if isinstance(hits, IndexHits) else hits, strict=True)
-        grades = [([given.relevant[query].get(each, 0) for each in ids], given.relevant[query]) for query, ids in rows]
-        figures.append(100 * np.mean([ranking_metrics.ndcg_at(row, 10, [*own.values()]) for row, own in grades]))
+    for collection, hits in zip(data, found, strict=True):
+        rows = zip(collection.queries, hits.ids if isinstance(hits, IndexHits) else hits, strict=True)
+        grades = [
+            ([collection.relevant[query].get(key, 0) for key in ids], collection.relevant[query]) for query, ids in rows
+        ]
+        figures.append(
+            100 * np.mean([ranking_metrics.ndcg_at(row, 10, [*relevant.values()]) for row, relevant in grades])
+        )
     print(f"| {name} | {' | '.join(f'{figure:.2f}' for figure in [*figures, np.mean(figures)])} |", flush=True)
     return float(np.mean(figures))
 
 
-def by_words(given: Retrieval, language: str | None) -> IndexHits:
+def by_words(collection: Retrieval, language: str | None) -> IndexHits:
     lexical = BM25(language=language)
-    lexical.add(given.corpus.values(), given.corpus)
-    return lexical.search([*given.queries.values()], len(lexical))
+    lexical.add(collection.corpus.values(), collection.corpus)
+    return lexical.search([*collection.queries.values()], len(lexical))
 
 
-def by_vectors(given: Retrieval, model: SentenceEncoder) -> IndexHits:
+def by_vectors(collection: Retrieval, model: SentenceEncoder) -> IndexHits:
     index = Index()
-    index.add(model.encode_document([*given.corpus.values()], on_truncate="ignore"), given.corpus)
-    return index.search(model.encode_query([*given.queries.values()], on_truncate="ignore"), len(index))
+    index.add(model.encode_document([*collection.corpus.values()], on_truncate="ignore"), collection.corpus)
+    return index.search(model.encode_query([*collection.queries.values()], on_truncate="ignore"), len(index))
 
 
 def fused(words: Found, vectors: Found, candidates: int, **options: object) -> Found:
-    first = [[IndexHits(*(part[:, :candidates] for part in hits)) for hits in each] for each in (words, vectors)]
+    first = [[IndexHits(*(part[:, :candidates] for part in hits)) for hits in results] for results in (words, vectors)]
     return [fuse(*both, **options) for both in zip(*first, strict=True)]  # type: ignore[arg-type]
 
 
@@ -75,10 +79,10 @@ class Remembered:
 def search(indices: list[HybridIndex], data: list[Retrieval], **options: object) -> list[list[list[str]]]:
     """The ids of the best documents of each query of each set; an index is filled first if it is empty."""
     results = []
-    for index, given in zip(indices, data, strict=True):
+    for index, collection in zip(indices, data, strict=True):
         if not len(index):
-            index.add([*given.corpus.values()], [*given.corpus])
-        found = index.search([*given.queries.values()], **{"top_k": 100, **options})  # type: ignore[arg-type]
+            index.add([*collection.corpus.values()], [*collection.corpus])
+        found = index.search([*collection.queries.values()], **{"top_k": 100, **options})  # type: ignore[arg-type]
         results.append([[hit.id for hit in hits] for hits in found])
     return results
 
@@ -91,9 +95,9 @@ def rerank(data: list[Retrieval], model: SentenceEncoder) -> None:
         for late.weight in (0.2, 0.4, 0.6, 1.0):
             row(f"{by}, reranked, weight {late.weight}", data, search(indices, data, by=by, rerank=late))
     best = search(indices, data)
-    for given, orders in zip(data, best, strict=True):
-        for query, ids in zip(given.queries, orders, strict=True):
-            ids.sort(key=lambda each, own=given.relevant[query]: -own.get(each, 0))  # type: ignore[misc]
+    for collection, orders in zip(data, best, strict=True):
+        for query, ids in zip(collection.queries, orders, strict=True):
+            ids.sort(key=lambda key, grades=collection.relevant[query]: -grades.get(key, 0))  # type: ignore[misc]
     row("hybrid, the best order", data, best)
 
 
@@ -105,7 +109,7 @@ def main() -> None:
     parser.add_argument("--rerank", action="store_true")
     options = parser.parse_args()
     data = [read_retrieval(options.data / name) for name in SETS]
-    words = {language: [by_words(given, language) for given in data] for language in (None, "english")}
+    words = {language: [by_words(collection, language) for collection in data] for language in (None, "english")}
     print(f"| | {' | '.join(Path(name).name for name in SETS)} | mean |\n|{'---|' * 5}")
     alone = {language: row(f"BM25, {language or 'words'}", data, found) for language, found in words.items()}
     for name in options.model:
@@ -115,7 +119,7 @@ def main() -> None:
             print(f"| {label} |")
             rerank(data, model)
             continue
-        vectors = [by_vectors(given, model) for given in data]
+        vectors = [by_vectors(collection, model) for collection in data]
         best = row(label, data, vectors)
         for language, found in words.items():
             start = f"{label} and BM25, {language or 'words'}"

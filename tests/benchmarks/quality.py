@@ -171,7 +171,7 @@ def main() -> None:
     done = {tuple(run[key] for key in ("task", "library", "seed", "rows")) for run in runs}
     counts = {task: min(TASKS[task], options.rows) for task in options.tasks}
     seeds = range(1, options.seeds + 1)
-    jobs = [(task, each, seed, count) for seed in seeds for task, count in counts.items() for each in LIBRARIES]
+    jobs = [(task, library, seed, count) for seed in seeds for task, count in counts.items() for library in LIBRARIES]
     jobs = [job for job in jobs if job not in done and job[:2] != ("ranking unmasked", LIBRARIES[1])]
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(options.processes, context, max_tasks_per_child=1) as pool, options.out.open("a") as file:

@@ -102,7 +102,7 @@ def prepare(plan: Plan, kinds: set[str]) -> tuple[Plan, dict[str, str]]:
             except Exception as error:  # The other contenders go on.
                 failures[kind] = one_line(error)
     rounds = [make_loads(plan.texts, plan.sample, number) for number in range(plan.rounds + 1)]
-    operations = [{load: count_operations(encoder, some) for load, some in each.items()} for each in rounds]
+    operations = [{load: count_operations(encoder, some) for load, some in loads.items()} for loads in rounds]
     return plan._replace(limit=encoder.max_seq_length, operations=operations), failures
 
 
@@ -165,7 +165,7 @@ def sorted_batches(tokenizer: Any, run: Callable[[list[list[int]]], Any]) -> Enc
     def encode(texts: list[str]) -> Any:
         if len(texts) == 1:
             return run([tokenizer.encode(texts[0]).ids])
-        ids = [each.ids for each in tokenizer.encode_batch_fast(texts)]
+        ids = [encoding.ids for encoding in tokenizer.encode_batch_fast(texts)]
         order = sorted(range(len(ids)), key=lambda row: len(ids[row]), reverse=True)
         batches = [order[row : row + BATCH] for row in range(0, len(order), BATCH)]
         vectors = np.concatenate([run([ids[row] for row in batch]) for batch in batches])
@@ -183,8 +183,8 @@ def exported(folder: Path, names: Sequence[str], call: Callable[[dict[str, Any]]
 
     def run(ids: list[list[int]]) -> Any:
         longest = max(map(len, ids))
-        padded = np.array([each + [padding] * (longest - len(each)) for each in ids])
-        mask = (np.arange(longest) < np.array([[len(each)] for each in ids])).astype(np.int64)
+        padded = np.array([row + [padding] * (longest - len(row)) for row in ids])
+        mask = (np.arange(longest) < np.array([[len(row)] for row in ids])).astype(np.int64)
         values = {"input_ids": padded, "attention_mask": mask, "token_type_ids": np.zeros_like(padded)}
         return call({name: values[name] for name in names})
 
@@ -221,7 +221,7 @@ def ctranslate2(what: str, plan: Plan) -> Encode:
 
     def run(ids: list[list[int]]) -> Any:
         hidden = np.array(model.forward_batch(ids).last_hidden_state)  # (texts, longest, dim)
-        mask = np.arange(hidden.shape[1]) < np.array([[len(each)] for each in ids])
+        mask = np.arange(hidden.shape[1]) < np.array([[len(row)] for row in ids])
         sums = np.einsum("tld,tl->td", hidden, mask.astype(np.float32))
         return sums / np.linalg.norm(sums, axis=1, keepdims=True)
 

@@ -54,7 +54,7 @@ def compare(name: str, ways: Ways, rounds: int, same: Callable[[dict[str, Any]],
             times[way].append(time.perf_counter() - start)
     ours = times[next(iter(ways))]
     for way, seconds in times.items():
-        ratio = statistics.median(other / own for other, own in zip(seconds, ours, strict=True))
+        ratio = statistics.median(other / one for other, one in zip(seconds, ours, strict=True))
         print(f"| {name} | {way} | {statistics.median(seconds):.3f} s | {ratio:.2f} |")
     print(f"  {same(results)}", flush=True)
 

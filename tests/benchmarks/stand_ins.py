@@ -130,7 +130,7 @@ def load_dataset(path: str, name: str | None = None, *args: Any, split: Any = No
         raise ValueError(f"no small data set for {wanted!r}")
     if split is None:
         splits = ("train", "validation", "test") if "stsb" in path else ("train", "dev")
-        return DatasetDict({each: load_dataset(path, name, split=each) for each in splits})
+        return DatasetDict({part: load_dataset(path, name, split=part) for part in splits})
     kind = re.split(r"\W", str(split))[0]
     is_train = kind == "train" or str(split).startswith("Nano")
     start, count = (0, TRAIN) if is_train else (TRAIN + OTHER * (kind == "test"), OTHER)
@@ -178,15 +178,15 @@ def write_models(cache: Path, names: Iterable[str], dim: int) -> None:
     tokenizer = small.wrapped(small.wordpiece(sorted(words)), 128)
     revision = "0" * 40
     for name in names:
-        own = next((size for part, size in OWN.items() if part in name), dim)
+        width = next((size for part, size in OWN.items() if part in name), dim)
         classes = 3 if "nli" in name else 1 if re.search("cross-encoder|rerank", name) else 0
-        shared = cache / f"model-{own}-{classes}"
+        shared = cache / f"model-{width}-{classes}"
         if not shared.exists():
             torch.manual_seed(0)
             config = BertConfig(
                 vocab_size=len(tokenizer),
-                hidden_size=own,
-                num_hidden_layers=2 if own > 300 else 3,
+                hidden_size=width,
+                num_hidden_layers=2 if width > 300 else 3,
                 num_attention_heads=4,
                 intermediate_size=128,
                 max_position_embeddings=512,

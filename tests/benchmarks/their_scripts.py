@@ -84,14 +84,14 @@ def names_of(script: Path) -> list[tuple[str, str]]:
     names: dict[tuple[str, str], None] = {}
     for node in nodes:
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == THEIRS:
-            for each in node.names:
-                names[f"from {node.module}", each.name] = None
-                owners[each.asname or each.name] = f"{node.module}:{each.name}"
+            for alias in node.names:
+                names[f"from {node.module}", alias.name] = None
+                owners[alias.asname or alias.name] = f"{node.module}:{alias.name}"
         elif isinstance(node, ast.Import):
-            for each in node.names:
-                if each.name.split(".")[0] == THEIRS:
-                    names[f"import {each.name}", ""] = None
-                    owners[each.asname or THEIRS] = each.name if each.asname else THEIRS
+            for alias in node.names:
+                if alias.name.split(".")[0] == THEIRS:
+                    names[f"import {alias.name}", ""] = None
+                    owners[alias.asname or THEIRS] = alias.name if alias.asname else THEIRS
     for node in nodes:
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in owners:
             names[owners[node.value.id], node.attr] = None
@@ -436,7 +436,7 @@ def print_results(checkout: Path, root: Path, scripts: list[Path], absent: dict[
         )
         row = [
             "yes" if not absent[script] else "no",
-            *("no" if each["error"] else "yes" for each in (ours, theirs)),
+            *("no" if result["error"] else "yes" for result in (ours, theirs)),
             equal,
         ]
         counts[f"ours {row[1]}, theirs {row[2]}" + (f", equal {equal}" if equal else "")] += 1

@@ -83,12 +83,12 @@ def compete(
     header = [title, *(results[names[0]][0][0] if names else ["figures"]), "least cosine", "largest difference"]
     print(f"\n| {' | '.join(header)} |\n|{'---|' * len(header)}")
     reference = next(iter(results))
-    for name, each in results.items():
+    for name, measured in results.items():
         cells = [failures.get(name, ""), *[""] * (len(header) - 2)]
         if name in names:
             other = results[reference] if reference in names else []
-            cells = [cell(figure, each, other) for figure in header[1:-2]]
-            cells += compare_vectors(each, [] if name == reference else other)
+            cells = [cell(figure, measured, other) for figure in header[1:-2]]
+            cells += compare_vectors(measured, [] if name == reference else other)
         print(f"| {name} | {' | '.join(cells)} |", flush=True)
 
 

@@ -77,6 +77,6 @@ def damages(name: str, content: bytes, marker: Path, seed: int = 0, most: int = 
     yield "replaced by a pickle", pickle.dumps(Marks(marker))
     if name.endswith((".json", ".manifest")):
         values = read_values(content)
-        cases = [(each, at, new) for each in values for at in find_places(each[1]) for new in STRANGE]
+        cases = [(value, at, new) for value in values for at in find_places(value[1]) for new in STRANGE]
         for (before, value, after), at, new in rng.sample(cases, min(most, len(cases))):
             yield f"{at} = {new!r}", before + json.dumps(replace_value(value, at, new)).encode() + after

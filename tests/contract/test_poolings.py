@@ -88,6 +88,6 @@ def test_modes_are_concatenated_in_order() -> None:
     for mode in ("median", [], ["mean", "median"]):
         with pytest.raises(ValueError, match="unknown; pass one or more of cls, max"):
             Pooling(mode)
-    for given in ((768,), (768, "mean")):
+    for arguments in ((768,), (768, "mean")):
         with pytest.raises(TypeError, match=r"Pooling\(768\) takes its dimension from the vectors; pass the mode"):
-            Pooling(*given)
+            Pooling(*arguments)

@@ -63,8 +63,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def options(folder: Path, tmp_path: Path) -> argparse.Namespace:
     data, vectors = folder / "data", folder / "data/vectors/glove.tiny.txt"
-    given = {"data": data, "vectors": vectors, "fasttext": None, "backbone": str(folder / "bert"), "output": tmp_path}
-    return argparse.Namespace(**given, device="cpu", dtype="float32", learning_rate=1e-3, hidden=8)
+    settings = {
+        "data": data,
+        "vectors": vectors,
+        "fasttext": None,
+        "backbone": str(folder / "bert"),
+        "output": tmp_path,
+    }
+    return argparse.Namespace(**settings, device="cpu", dtype="float32", learning_rate=1e-3, hidden=8)
 
 
 # ------------------------------------------------------------------------------------------------------- systems
@@ -340,7 +346,7 @@ def test_transfer_is_scikit_learns_search(tmp_path: Path) -> None:
     for name, part in parts.items():
         rows = [(words[label], "x", text) for label, text in zip(labels[part], texts[part], strict=True)]
         write(tmp_path / f"TREC_{name}.tsv", "coarse\tfine\ttext", rows)
-    model = SimpleNamespace(encode=lambda given, **_: np.stack([table[text] for text in given]))
+    model = SimpleNamespace(encode=lambda texts, **_: np.stack([table[text] for text in texts]))
     train, test = (model.encode(texts[part]).astype(float) for part in parts.values())
     folds = selection.StratifiedKFold(5, shuffle=True, random_state=1111)
     grid = {"C": [2.0**power for power in range(-1, 6)]}

@@ -38,7 +38,7 @@ CORPUS = ["Cats sleep.", "Dogs bark.", "Taxes rise.", "A kitten naps.", "The ban
 
 def write_collection(folder: Path, corpus: Any, queries: Any, judged: Any) -> None:
     """The files of a retrieval collection."""
-    graded = [(query, *row) for query, own in judged.items() for row in own.items()]
+    graded = [(query, *row) for query, grades in judged.items() for row in grades.items()]
     for name, rows in (
         ("corpus", [("doc_id", "text"), *corpus.items()]),
         ("queries", [("query_id", "text"), *queries.items()]),
@@ -68,7 +68,7 @@ def test_search_in_a_folder(
     names = run(monkeypatch, "search", "Who lends money?", "--data", tmp_path, "--top-k", 2)
     model = names["vectors"]._model
     scores = cosines(model, list(queries.values()), CORPUS)
-    grades = np.array([[own.get(f"d{i}", 0) for i in range(len(CORPUS))] for own in judged.values()])
+    grades = np.array([[grades.get(f"d{i}", 0) for i in range(len(CORPUS))] for grades in judged.values()])
     assert names["figures"]["ndcg@10"] == pytest.approx(ndcg_score(grades, scores), abs=1e-6)
     assert names["figures"]["recall@10"] == 1
     best = np.argsort(-cosines(model, ["Who lends money?"], CORPUS)[0])[:2]

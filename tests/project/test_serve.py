@@ -77,8 +77,8 @@ class Server:
             )
         return connection
 
-    def embed(self, given: Any, **fields: Any) -> tuple[int, Any]:
-        body = {"model": str(self.folder), "input": given, **fields}
+    def embed(self, texts: Any, **fields: Any) -> tuple[int, Any]:
+        body = {"model": str(self.folder), "input": texts, **fields}
         return self.ask("/v1/embeddings", json.dumps(body))
 
 
@@ -133,7 +133,7 @@ def test_many_callers(server: Server, expected: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "fields", "status", "message"),
+    ("texts", "fields", "status", "message"),
     [
         ([1, 2, 3], {}, 400, "token ids are not supported"),
         ([], {}, 400, "input has 0 texts; send 1 to 3000"),
@@ -146,8 +146,8 @@ def test_many_callers(server: Server, expected: np.ndarray) -> None:
         ("a", {"encoding_format": "hex"}, 400, "use 'float' or 'base64'"),
     ],
 )
-def test_what_is_refused(server: Server, given: Any, fields: dict[str, Any], status: int, message: str) -> None:
-    found, answer = server.embed(given, **fields)
+def test_what_is_refused(server: Server, texts: Any, fields: dict[str, Any], status: int, message: str) -> None:
+    found, answer = server.embed(texts, **fields)
     assert found == status
     assert re.search(message, answer["error"]["message"])
     assert answer["error"]["type"] == "invalid_request_error"
