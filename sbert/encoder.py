@@ -122,9 +122,8 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
             folder = find(modules[0], organisation="sentence-transformers", revision=revision)
             # Weights that are there in half precision need no copy in it.
             keep_half = device.type == "cuda" and "quantization_config" not in arguments["model_kwargs"]
-            settings, chain, reference = read_whole(
-                folder, lambda: read_folder(folder, weights_dtype, find, arguments, keep_half)
-            )
+            read = partial(read_folder, folder, weights_dtype, find, arguments, keep_half)
+            settings, chain, reference = read_whole(folder, read)
         else:
             chain = [module for module in modules if isinstance(module, nn.Module)]
             if len(chain) != len(modules):

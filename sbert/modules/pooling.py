@@ -133,8 +133,7 @@ class Pooling(nn.Module):
         if isinstance(mode, int):
             raise TypeError(f"Pooling({mode}) takes its dimension from the vectors; pass the mode, as Pooling('mean')")
         self.modes: tuple[str, ...] = (mode,) if isinstance(mode, str) else tuple(mode)
-        unknown = [name for name in self.modes if name not in POOLINGS]
-        if unknown or not self.modes:
+        if not self.modes or not POOLINGS.keys() >= set(self.modes):
             known = ", ".join(POOLINGS)
             raise ValueError(f"pooling mode {mode!r} is unknown; pass one or more of {known}, or use register_pooling")
         self.include_prompt: bool = include_prompt

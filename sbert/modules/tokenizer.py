@@ -280,5 +280,4 @@ def unknown_id(tokenizer: tokenizers.Tokenizer, described: str) -> int | None:
 
 def count_special(mask: list[int]) -> tuple[int, int]:
     """Number of leading and of trailing special tokens in a mask."""
-    text = [position for position, special in enumerate(mask) if not special]
-    return (text[0], len(mask) - 1 - text[-1]) if text else (len(mask), 0)
+    return (mask.index(0), mask[::-1].index(0)) if 0 in mask else (len(mask), 0)

@@ -112,9 +112,8 @@ def _read_modules(folder: Path, options: ReadOptions) -> list[nn.Module]:
     with_weights = set()
     for values in entries:
         entry = JsonObject(values, path)
-        kind = find_class(entry.require("type", str), path)
-        where = inside(folder, entry.field("path", str, ""), path)
-        module = find_codec(kind).read(where, options)
+        kind, where = entry.require("type", str), inside(folder, entry.field("path", str, ""), path)
+        module = find_codec(find_class(kind, path)).read(where, options)
         if module.state_dict():
             if where.resolve() in with_weights:
                 raise UnreadableError(path, f"names the weights in {where} twice")

@@ -10,6 +10,7 @@ import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from math import prod
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -164,7 +165,7 @@ def within(header: WeightsHeader, source: Path) -> Iterator[None]:
         ValueError: If there are far more weights than in the file.
     """
     here, tensors = threading.get_ident(), len(header.tensors)
-    numbers = sum(prod(tensor.shape) for tensor in header.tensors.values())
+    numbers = sum(map(prod, map(attrgetter("shape"), header.tensors.values())))
     limits = {"parts": 20 * tensors + _MORE_PARTS, **dict.fromkeys(("real", "meta"), 2 * numbers + _MORE_NUMBERS)}
     counts, seen = dict.fromkeys(limits, 0), set[int]()  # Tied weights are registered several times, but count once.
 

@@ -9,8 +9,8 @@ from torch import nn
 
 from sbert.modules import Router, Transformer
 from sbert.modules.registry import REGISTERED
-from sbert.saving.codecs.codec import Arguments, Codec, ReadOptions, make_codec, user_settings
-from sbert.saving.codecs.layer_codecs import LAYER_CODECS
+from sbert.saving.codecs.codec import Arguments, Codec, ReadOptions
+from sbert.saving.codecs.layer_codecs import LAYER_CODECS, make_codec, user_settings
 from sbert.saving.codecs.transformer_codec import TRANSFORMER_CODEC
 from sbert.saving.format import OURS, ROUTER_CONFIG, THEIRS
 from sbert.storage.files import JsonObject, UnreadableError, inside, read_object, reading, write_json

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,76 @@ from torch import nn
 from sbert.modules import LSTM, Dense, Dropout, LayerNorm, Normalize, Pooling, StaticEmbedding, WordEmbeddings
 from sbert.modules.dense import DENSE_ACTIVATIONS
 from sbert.modules.pooling import POOLINGS
-from sbert.saving.codecs.codec import Codec, ReadOptions, make_codec, write_weights
+from sbert.modules.registry import check_name
+from sbert.saving.codecs.codec import Codec, ReadOptions, write_weights
 from sbert.saving.format import LSTM_CONFIG, POOLING_KEYS, POOLING_NAMES, THEIRS, WORDS_CONFIG, WORDS_VOCABULARY
 from sbert.storage.files import JsonObject, UnreadableError, read_object, reading, write_json
-from sbert.storage.weight_files import check_ids, read_header, read_weights, warn_of_unused
+from sbert.storage.weight_files import (
+    WEIGHTS,
+    WeightsHeader,
+    check_ids,
+    read_header,
+    read_weights,
+    warn_of_unused,
+    within,
+)
+
+
+def make_codec(
+    kind: type[nn.Module],
+    arguments: Callable[[JsonObject], dict[str, Any]],
+    settings: Callable[[Any, Mapping[nn.Module, int]], dict[str, Any]],
+    file: str = "config.json",
+) -> Codec:
+    """The codec of a class whose folders hold a file of settings and, if there are any, weights.
+
+    Args:
+        kind: The class.
+        arguments: Arguments of ``kind`` from the settings.
+        settings: Settings from a module and the dimension of the input of each module of the encoder.
+        file: Name of the file.
+    """
+
+    def read(folder: Path, _: ReadOptions) -> nn.Module:
+        config = read_object(folder / file)
+        return _construct(folder, kind, arguments(config), config.path)
+
+    def write(module: nn.Module, folder: Path, input_dims: Mapping[nn.Module, int]) -> None:
+        write_json(folder / file, settings(module, input_dims))
+        if state := module.state_dict():
+            write_weights(state, folder)
+
+    return Codec(read, write)
+
+
+def _construct(folder: Path, kind: type[nn.Module], arguments: dict[str, Any], path: Path) -> nn.Module:
+    """A module with the weights of a folder, which must match exactly; ``path`` is the file of its arguments."""
+    has_weights = any(map(Path.exists, map(folder.joinpath, WEIGHTS)))
+    header = read_header(folder) if has_weights else WeightsHeader(folder, {})
+    with reading(path, f"the arguments of {kind.__name__}"), within(header, path):
+        module = kind(**arguments)
+    state = module.state_dict()
+    if state:
+        header = header if has_weights else read_header(folder)  # The error says which files are expected.
+        weights = read_weights(header, [name for name, value in state.items() if not value.is_floating_point()])
+        with reading(header.path, f"the weights of {kind.__name__}"):
+            module.load_state_dict(weights)
+    return module
+
+
+def user_settings(module: nn.Module, _: object) -> dict[str, Any]:
+    """The settings of a module of a class that a user has defined: its arguments, in the attribute ``config``."""
+    kind = type(module)
+    check_name(kind)
+    config: dict[str, Any] = getattr(module, "config", {})
+    # Arguments with a default are required as well: the module may have been made with another value.
+    for parameter in inspect.signature(kind).parameters.values():
+        if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD) and parameter.name not in config:
+            raise ValueError(
+                f"{kind.__name__} cannot be saved without its argument {parameter.name!r};"
+                " give it an attribute `config`, a dict of all the arguments it was made with"
+            )
+    return config
 
 
 def _pooling_arguments(config: JsonObject) -> dict[str, Any]:

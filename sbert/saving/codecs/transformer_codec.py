@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import torch
 from sbert.backends import huggingface, load_minimal_bert
 from sbert.inputs.arguments import warn
 from sbert.modules import Transformer
-from sbert.saving.codecs.codec import Codec, ReadOptions
+from sbert.saving.codecs.codec import Arguments, Codec, ReadOptions
 from sbert.saving.format import TRANSFORMER_CONFIGS
 from sbert.storage.files import JsonObject, UnreadableError, read_object, reading, write_json
 from sbert.storage.folders import read_whole
@@ -45,10 +46,9 @@ _KNOWN = {
 
 
 def _read(folder: Path, options: ReadOptions) -> Transformer:
-    configs = [read_object(folder / name, missing_ok=True) for name in TRANSFORMER_CONFIGS]
-    config = next(filter(None, configs), configs[0])
-    _check(config)
-    arguments = {name: {**_read_arguments(config, name), **options.arguments.get(name, {})} for name in _ARGUMENTS}
+    path = next(filter(os.path.lexists, map(folder.joinpath, TRANSFORMER_CONFIGS)), folder / TRANSFORMER_CONFIGS[0])
+    config = read_object(path, missing_ok=True)
+    arguments = _read_arguments(config, options.arguments)
     base = _base_of(folder, options.resolve)
     dtype = options.dtype or (half_precision_of(base) if options.keep_half else None) or torch.float32
     loaded = None if any(arguments.values()) or base != folder else load_minimal_bert(folder, dtype)
@@ -89,32 +89,33 @@ def _base_of(folder: Path, resolve: Callable[[str], Path]) -> Path:
         return resolve(name)
 
 
-def _read_arguments(config: JsonObject, name: str) -> dict[str, Any]:
-    """The arguments for transformers that the folder gives and is allowed to give."""
-    old, allowed = _ARGUMENTS[name]
-    arguments = {}
-    for key, value in {**config.field(old, dict, {}), **config.field(name, dict, {})}.items():
-        if key in _SILENTLY_IGNORED:
-            continue
-        known = allowed is None or key in allowed
-        if known and ("attn_implementation" not in key or value in huggingface.ATTENTIONS):
-            arguments[key] = value
-        else:
-            warn(f"{config.path}: {name} {key}={value!r} ignored")
-    return arguments
+def _read_arguments(config: JsonObject, given: Arguments) -> dict[str, dict[str, Any]]:
+    """The arguments for transformers: those that the folder states and is allowed to, and over them the caller's.
 
-
-def _check(config: JsonObject) -> None:
-    """Raise a ValueError for anything but plain text through a plain forward pass; warn about ignored keys."""
+    Raises:
+        ValueError: For anything but plain text through a plain forward pass. Ignored keys are warned of.
+    """
     for key, values in _EXPECTED.items():
         if config.get(key) is not None and config[key] not in values:
             raise config.error(f"gives {key}={config[key]!r}, which is not supported", "use a text model")
-    for key in _IGNORED:
-        if config.get(key):
-            warn(f"{config.path}: {key}={config[key]!r} ignored")
-    unknown = sorted(set(config) - _KNOWN)
-    if unknown:
-        warn(f"{config.path}: unknown keys {', '.join(unknown)} ignored")
+    ignored = [f"{key}={config[key]!r} ignored" for key in _IGNORED if config.get(key)]
+    if unknown := sorted(set(config) - _KNOWN):
+        ignored.append(f"unknown keys {', '.join(unknown)} ignored")
+    arguments: dict[str, dict[str, Any]] = {}
+    for name, (old_name, allowed) in _ARGUMENTS.items():
+        arguments[name] = {}
+        for key, value in {**config.field(old_name, dict, {}), **config.field(name, dict, {})}.items():
+            if key in _SILENTLY_IGNORED:
+                continue
+            is_known = allowed is None or key in allowed
+            if is_known and ("attn_implementation" not in key or value in huggingface.ATTENTIONS):
+                arguments[name][key] = value
+            else:
+                ignored.append(f"{name} {key}={value!r} ignored")
+        arguments[name] |= given.get(name, {})
+    for key in ignored:
+        warn(f"{config.path}: {key}")
+    return arguments
 
 
 def _write(module: Transformer, folder: Path, _: object) -> None:
