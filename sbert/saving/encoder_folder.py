@@ -164,12 +164,7 @@ def fit_together(modules: Sequence[nn.Module]) -> bool:
 
 
 def write_folder(
-    folder: Path,
-    model: Any,
-    input_dims: Mapping[nn.Module, int],
-    name: str | None,
-    path: Path,
-    reference: Reference,
+    folder: Path, model: Any, input_dims: Mapping[nn.Module, int], name: str | None, path: Path, reference: Reference
 ) -> None:
     """Write the modules, settings, reference vectors and card of an encoder to an empty folder.
 

@@ -154,7 +154,7 @@ def test_no_evaluation_data_is_trained_on(tmp_path: Path) -> None:
         put(f"{name}/corpus.tsv", "doc_id|title|text", f"1|Lift|{run}")
         put(f"{name}/qrels.tsv", "query_id|doc_id|grade", "1|1|1")
     assert set(texts.read_sentences(tmp_path)) == {
-        *("A dog barks outside loudly", "Does a cat sleep here?", "I saw this film."),
+        *("A dog barks outside loudly", "Does a cat sleep here?", "I saw this film.")
     }
     leaves, passage = "Leaves are green. They take up light.", "A cell divides. Its parts are shared out."
     inside, other = (" ".join(map(str, range(start, start + texts.SHARED))) for start in (5, 20))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import pickle
-import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ from sbert.evaluation import RetrievalEvaluator
 from sbert.losses import MultipleNegativesRankingLoss
 from sbert.losses.signature import Signature
 from sbert.modules import Dense, Normalize, Pooling, Router, StaticEmbedding, Transformer
-from sbert.pipeline import self_check
 from sbert.pipeline.run import evaluating
 from sbert.saving.export import export
 from sbert.search import HybridIndex
@@ -60,8 +59,10 @@ def test_each_role_has_the_vectors_of_its_modules() -> None:
         np.testing.assert_array_equal(model.encode(TEXTS, prompt_name=role, task=role, **OPTIONS), own)
         np.testing.assert_array_equal(model.route(role).encode(TEXTS, prompt_name=role, **OPTIONS), own)
     assert (len(model), model.get_sentence_embedding_dimension()) == (2, 16)
-    assert [model.route(role).max_seq_length for role in model.routes] == [None, 64]
-    assert [len(model.encode(TEXTS[:2], task=role, truncate_dim=4)[0]) for role in model.routes] == [4, 4]
+    assert [encoder.max_seq_length for encoder in model.encoders] == [None, 64]
+    model.truncate_dim = 4  # An encoder of a route has the settings of the model.
+    assert [encoder.encode(TEXTS[:2]).shape for encoder in model.encoders] == [(2, 4), (2, 4)]
+    model.truncate_dim = None
     assert model.route("document").encode(TEXTS[0], output_value="token_embeddings").shape == (5, 16)
 
 
@@ -106,7 +107,6 @@ def test_saved_and_loaded(default: str | None, tmp_path: Path) -> None:
     assert again[0].default_route == default
     assert again.verify().max_difference == 0
     digest = digest_of_model(again)
-    assert digest == digest_of_model(SentenceEncoder(tmp_path / "model", device="cpu"))
     with torch.no_grad():
         again.route("query")[0].embedding.weight[0, 0] += 1
     assert digest_of_model(again) != digest
@@ -135,10 +135,7 @@ def test_a_router_behind_shared_modules(tmp_path: Path) -> None:
     ("change", "expected"),
     [
         (lambda c: c["types"].update(query_0_StaticEmbedding="os.system"), "os.system"),
-        (
-            lambda c: c["types"].update(query_0_StaticEmbedding="sentence_transformers.models.Router"),
-            "a Router as",
-        ),
+        (lambda c: c["types"].update(query_0_StaticEmbedding="sentence_transformers.models.Router"), "a Router as"),
         (lambda c: c["structure"].update(query=["other"]), "router_config.json cannot be read as the routes"),
         (lambda c: c["types"].update({"../x": "sentence_transformers.models.Normalize"}), "router_config.json"),
         (lambda c: c["parameters"].update(route_mappings={"('query', 'text')": "query"}), "route_mappings"),
@@ -229,26 +226,15 @@ def test_files_of_vectors_have_the_route(tmp_path: Path) -> None:
         model.encode_document(TEXTS, out=tmp_path / "vectors.npy", **OPTIONS)
 
 
-def test_dropout_stays_off_while_another_thread_encodes() -> None:
-    """Each call has an encoder of its own, over modules in training mode that they share."""
-    model = encoder().train()
-    expected, seen, entered, left = model.encode_document(TEXTS, **OPTIONS), [], threading.Event(), threading.Event()
-
-    def wait(*_: object) -> None:
-        if threading.current_thread() is not threading.main_thread():
-            entered.set()
-            left.wait(30)
-
-    model.route("document")[0].register_forward_pre_hook(wait)
-    thread = threading.Thread(target=lambda: seen.append(model.encode_document(TEXTS, **OPTIONS)))
-    with torch.no_grad():
-        with evaluating(model.route("document")):
-            thread.start()
-            entered.wait(30)
-        left.set()
-    thread.join()
-    np.testing.assert_allclose(seen[0], expected, atol=1e-6)
-    assert model[0].routes["document"].training
+def test_a_shared_module_stays_in_eval_mode_until_the_last_call_ends() -> None:
+    shared = documents()
+    routes = Router({"query": [*shared, Normalize()], "document": shared})
+    model = SentenceEncoder(routes, device="cpu").train()
+    with ExitStack() as first, evaluating(model.route("document")):
+        first.enter_context(evaluating(model.route("query")))
+        first.close()
+        assert not any(module.training for module in shared)
+    assert all(module.training for module in model.modules())
 
 
 def test_saving_in_training_mode_draws_no_dropout(tmp_path: Path) -> None:
@@ -257,15 +243,6 @@ def test_saving_in_training_mode_draws_no_dropout(tmp_path: Path) -> None:
     before = torch.get_rng_state()
     model.save(tmp_path / "model")
     assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_a_route_is_checked_on_a_device_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not in each call, with the new encoder that it has."""
-    model, checked = encoder(), list[Any]()
-    monkeypatch.setattr(self_check, "_check", lambda *given: checked.append(given) or given[2])
-    for route in ("query", "document", "query"):
-        self_check.check_once(model.route(route), torch.device("cuda"), torch.float32)
-    assert len(checked) == 2
 
 
 @pytest.mark.slow  # It starts processes.

@@ -351,12 +351,7 @@ def cases() -> Iterator[tuple[str, str, Edit, str]]:
     for kind in KINDS:
         yield f"module {kind}", "bert", kind_of_module(kind), f"modules.json names the module type '{kind}'"
     for path in PATHS:
-        yield (
-            f"path {path}",
-            "bert",
-            path_of_module(path),
-            f"modules.json names the path {path!r}, which leaves",
-        )
+        yield (f"path {path}", "bert", path_of_module(path), f"modules.json names the path {path!r}, which leaves")
     for family, names in product(("bert", "pairs"), (None, "token_type_ids", {})):
         listed = values("tokenizer_config.json", model_input_names=names)
         yield f"{family} inputs {names}", family, listed, "tokenizer_config.json gives model_input_names="
@@ -405,20 +400,10 @@ def cases() -> Iterator[tuple[str, str, Edit, str]]:
     for name in ("modules.json", "tokenizer.json", "config.json", "2_Dense/config.json"):
         yield f"{name} of 2 GB", "bert", replace(name, sparse), name
 
-    yield (
-        "a million modules",
-        "bert",
-        entries({"type": NORMALIZE["type"]}, times=10**6),
-        "modules.json",
-    )
+    yield ("a million modules", "bert", entries({"type": NORMALIZE["type"]}, times=10**6), "modules.json")
     yield "ten thousand modules", "bert", entries(NORMALIZE, times=10**4), "modules.json"
     yield "a module fifty times", "bert", entries(DENSE_ENTRY, times=50), "modules.json"
-    yield (
-        "a long path",
-        "bert",
-        entries({**DENSE_ENTRY, "path": "x" * 10**5}),
-        "modules.json",
-    )
+    yield ("a long path", "bert", entries({**DENSE_ENTRY, "path": "x" * 10**5}), "modules.json")
     yield "deep JSON", "bert", text("modules.json", "[" * 10**5), "modules.json"
 
     for size in (30_000, 2**20, HUGE, -1, 0):
@@ -450,21 +435,11 @@ def cases() -> Iterator[tuple[str, str, Edit, str]]:
 
     expanded = torch.zeros(1).expand(10**5, 10**6)
     yield "an expanded tensor", "bert", put_pickle({"weight": expanded}), "pytorch_model.bin"
-    yield (
-        "an expanded Dense",
-        "bert",
-        put_pickle({"linear.weight": expanded}, "2_Dense"),
-        "2_Dense/pytorch_model.bin",
-    )
+    yield ("an expanded Dense", "bert", put_pickle({"linear.weight": expanded}, "2_Dense"), "2_Dense/pytorch_model.bin")
     shared = torch.zeros(10**5)
     yield "a shared tensor", "bert", put_pickle({f"w{i}": shared for i in range(5000)}), "pytorch_model.bin"
     yield "a call for memory", "bert", put_pickle(Call(bytearray, 10**10)), "pytorch_model.bin"
-    yield (
-        "another call for memory",
-        "bert",
-        put_pickle({"w": Call(torch.Tensor, 10**5, 10**6)}),
-        "pytorch_model.bin",
-    )
+    yield ("another call for memory", "bert", put_pickle({"w": Call(torch.Tensor, 10**5, 10**6)}), "pytorch_model.bin")
     yield "an instruction", "bert", bytearrays, "pytorch_model.bin"
     yield "ten million dicts", "bert", empty_dicts, "pytorch_model.bin"
     yield "a compressed pickle", "bert", compressed, "pytorch_model.bin"

@@ -190,11 +190,7 @@ PANIC = {"type": "Precompiled", "precompiled_charsmap": "AAAA"}
     ("keys", "value", "message"),
     [
         (("model", "vocab", "[UNK]"), ..., r"the tokenizer fails at 'snow .* \(Exception: .*damaged or incomplete"),
-        (
-            ("model", "vocab", "b"),
-            10**6,
-            r"a token of 'a b' has the id 1000000, and the model has vectors for \d+ ",
-        ),
+        (("model", "vocab", "b"), 10**6, r"a token of 'a b' has the id 1000000, and the model has vectors for \d+ "),
         (("normalizer",), PANIC, r"tokenizer.json cannot be read as a tokenizer \(PanicException: "),
     ],
 )

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import time
-import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,7 +17,6 @@ import torch
 
 from sbert import SentenceEncoder
 from sbert.backends import huggingface
-from sbert.pipeline import progress as report
 from sbert.storage import processes
 
 ROOT = Path(__file__).parent.parent.parent
@@ -77,18 +75,6 @@ def test_concurrent_saves_change_nothing(folder: Path, tmp_path: Path, monkeypat
     configs = list(tmp_path.rglob("tokenizer_config.json"))
     assert [json.loads(path.read_text())["model_max_length"] for path in configs] == [20] * 4
     assert {path.stat().st_mode & 0o777 for path in configs} == {0o666 & ~before[-1]}
-
-
-def test_warnings_are_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bars that appear at once leave the filters as they were."""
-
-    def slow(*arguments: Any, **options: Any) -> None:
-        time.sleep(0.04)
-
-    monkeypatch.setattr("tqdm.auto.tqdm", slow)
-    before = list(warnings.filters)
-    together(lambda: report.progress_bar(True), lambda: report.progress_bar(True))
-    assert warnings.filters == before
 
 
 # ------------------------------------------------------------------------------------------------------- forking

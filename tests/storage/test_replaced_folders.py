@@ -15,17 +15,7 @@ import numpy as np
 import pytest
 import torch
 
-from sbert import (
-    LSTM,
-    CrossEncoder,
-    Dense,
-    LayerNorm,
-    Normalize,
-    Pooling,
-    SentenceEncoder,
-    Transformer,
-    WordEmbeddings,
-)
+from sbert import LSTM, CrossEncoder, Dense, LayerNorm, Normalize, Pooling, SentenceEncoder, Transformer, WordEmbeddings
 from sbert.saving import encoder_folder
 from sbert.saving.format import check_replaceable
 from sbert.storage import atomic
