@@ -84,13 +84,13 @@ import json, multiprocessing, os, signal, sys, tempfile, threading, time
 import numpy as np, torch
 from sbert import SentenceEncoder
 from sbert.backends import huggingface, state
-from sbert.pipeline import run as encode
-from sbert.search.index import index
+from sbert.pipeline import run
+
 
 model = SentenceEncoder(sys.argv[1], device="cpu")
 texts = [f"a small boat number {i} of {i * i} on the quiet lake" for i in range(600)]
 expected = model.encode(texts)
-locks = lambda: [huggingface.lock, state._lock, index._BUILDING, encode._lock]
+locks = lambda: [huggingface.lock, state._lock, run._lock]
 
 def same(found):
     return bool(np.abs(found - expected).max() <= 1e-6)
@@ -125,14 +125,14 @@ def held():
 
     def hold():
         held = locks()
-        with encode.evaluating(model), held[0], held[1], held[2], held[3]:
+        with run.evaluating(model), held[0], held[1], held[2]:
             holding.set()
             done.wait()
 
     model.training = True
     thread = threading.Thread(target=hold)
     thread.start()
-    holding.wait()
+    assert holding.wait(30)
     found = child(lambda: [locked(), model.training, same(model.encode(texts)), model.training])
     done.set()
     thread.join()
