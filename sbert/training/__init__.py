@@ -79,15 +79,9 @@ the weights of its best evaluation at the end:
 >>> loss, evaluator = MultipleNegativesRankingLoss(in_batch=False), SimilarityEvaluator(*zip(*rows))
 >>> history = Trainer(SentenceEncoder(device="cpu"), many, loss, config, evaluator=evaluator).fit()
 
-A model soon knows the negatives that it was given. ``RefreshNegatives`` mines others of a corpus every ``every`` steps,
-with a copy of the current weights and beside training, and they are used from ``lag`` steps later on: so equal runs
-have equal results, also when they are stopped and resumed. With ``negatives=50`` here and 5 in ``TrainingConfig``, each
-epoch draws 5 of the 50 nearest. Leave out the nearest with ``range_min`` or ``relative_margin=0.05``: they may be
+A model soon knows the negatives that it was given: mine others with its present weights between two trainings, by
+``sbert.search.mine_hard_negatives``. Leave out the nearest with ``range_min`` or ``relative_margin=0.05``: they may be
 answers that are not labelled.
-
->>> from sbert.training import RefreshNegatives
->>> refresh = RefreshNegatives(["The dog sleeps.", "Who barks?", "The sun sets."], every=2, lag=1, negatives=2)
->>> history = Trainer(SentenceEncoder(device="cpu"), many, loss, config, evaluator=evaluator, callbacks=refresh).fit()
 
 A cross-encoder is a better judge than the model in training. ``score_lists`` adds its scores to such rows, as labels
 for ``DistillKLDivLoss`` and, with ``as_margins=True``, for ``MarginMSELoss``; or to lists of documents, for the losses
@@ -188,7 +182,6 @@ from sbert.training.callbacks import (
     WandB,
 )
 from sbert.training.config import TrainingConfig
-from sbert.training.negatives import RefreshNegatives
 from sbert.training.trainer import Trainer
 from sbert.training.training_data import ParquetRows, TrainingData
 
@@ -205,7 +198,6 @@ __all__ = [
     "Callback",
     "Progress",
     "EarlyStopping",
-    "RefreshNegatives",
     "TensorBoard",
     "WandB",
     "MLflow",

@@ -24,7 +24,6 @@ from sbert.training.training_data import TrainingData
 
 if TYPE_CHECKING:
     from sbert.encoder import SentenceEncoder
-    from sbert.training.negatives import RefreshNegatives
 
 # The name of a data set, the indices of rows, and the rows themselves if they were read from a stream.
 PlannedBatch = tuple[str, RowIndices, Sequence[Any]]
@@ -123,14 +122,12 @@ class Batches:
         datasets: The data sets by name.
         config: Batch size, sampler, mix and seed.
         guide: A model whose vectors are passed to the losses that take ``guide``.
-        refresh: Mines the negatives of a data set anew while the model trains; None for those of the data.
     """
 
     model: Any
     datasets: Mapping[str, Dataset]
     config: TrainingConfig
     guide: SentenceEncoder | None
-    refresh: RefreshNegatives | None = None
     _plans: dict[int, list[PlannedBatch]] = field(default_factory=dict)  # Of the last epoch only.
 
     def __post_init__(self) -> None:
@@ -217,10 +214,7 @@ class Batches:
             dataset = self.datasets[name]
             table, positions = dataset.rows.take(rows, values)
             texts, labels, row_data = table.choose(positions, self.model.dtype)
-            mined = None
-            if self.refresh is not None and dataset.rows is self.refresh.rows:
-                mined = self.refresh.wait(number // self.config.accumulation)
-            texts = dataset.rows.draw(texts, np.random.default_rng([self.config.seed, number, 1]), mined)
+            texts = dataset.rows.draw(texts, np.random.default_rng([self.config.seed, number, 1]))
             for collate in dataset.rows.signature.collates:
                 # The same random numbers in every process, and after a resume.
                 texts, more = _call(collate, texts, np.random.default_rng([self.config.seed, number]))

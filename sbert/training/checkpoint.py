@@ -35,7 +35,7 @@ from sbert.training.weights import Weights
 # what is frozen by the weights, and prompts by their texts.
 _FREE = {
     *("output", "keep", "log_every", "checkpoint_every", "evaluate_every", "evaluate_first", "metric", "minimize"),
-    *("min_delta", "load_best", "merge_adapters", "timeout", "freeze", "prompts"),
+    *("load_best", "merge_adapters", "timeout", "freeze", "prompts"),
 }
 Restored = tuple[dict[str, Any], dict[str, Tensor], dict[Path, str]]  # A state, its tensors, and what is damaged.
 _NAME = re.compile(r"step-\d+")

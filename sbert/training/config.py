@@ -19,8 +19,6 @@ from sbert.training.sampling import MIXES, SAMPLERS
 SCHEDULES: dict[str, Callable[[float], float]] = {
     "linear": lambda done: 1 - done,
     "cosine": lambda done: (1 + math.cos(math.pi * done)) / 2,
-    "polynomial": lambda done: (1 - done) ** 2,
-    "restarts": lambda done: (1 + math.cos(math.pi * (4 * done % 1))) / 2 if done < 1 else 0.0,
     "constant": lambda _: 1.0,
 }
 Groups = list[dict[str, Any]]  # Groups of parameters, as an optimizer takes them.
@@ -86,14 +84,12 @@ class TrainingConfig:
         warmup: Fraction of the steps in which the learning rate rises linearly; or, as an int, their number. As in
             ``transformers.get_linear_schedule_with_warmup``, but one step ahead during warm-up: there, the first step
             has a learning rate of 0 and trains nothing.
-        schedule: The learning rate after warm-up: ``"linear"``, ``"cosine"`` or ``"polynomial"`` (of degree 2), which
-            fall to 0; ``"restarts"``, four times along a cosine; ``"constant"``; or a function from the share of these
-            steps that is done, 0 to 1, to a factor.
+        schedule: The learning rate after warm-up: ``"linear"`` or ``"cosine"``, which fall to 0; ``"constant"``; or a
+            function from the share of these steps that is done, 0 to 1, to a factor.
         weight_decay: Weight decay, for all weights except biases and normalization layers.
         max_gradient_norm: Gradients are clipped to this norm; None for no clipping.
         gradient_checkpointing: Whether to compute each layer of transformers twice instead of storing what its
             gradient needs: less memory for a third more time. ``chunk_tokens`` saves more where batches are large.
-        compile: Whether to compile the layers of transformers with ``torch.compile``, which takes minutes at first.
         dtype: Dtype of the transformer's computation: ``"auto"``, which is bfloat16 on NVIDIA GPUs that compute in it
             (compute capability 8.0 and higher), else float32; ``"float32"``; ``"bfloat16"``; or, for GPUs without
             bfloat16 (T4, V100), ``"float16"``, with gradients that ``torch.amp.GradScaler`` scales. Weights and losses
@@ -111,7 +107,6 @@ class TrainingConfig:
         evaluate_first: Whether to evaluate before the first step, too.
         metric: Name of the evaluator's score that decides which model is the best; by default the first.
         minimize: Whether a lower score of that name is better; by default, if the name ends with "loss".
-        min_delta: The least by which a score must exceed the best one so far to be the best.
         load_best: Whether the model has the weights of the best evaluation at the end, in place of those of the last
             step; those of the loss stay. Without ``output``, they are stored in memory.
         merge_adapters: Whether the best and the last model are saved with adapters of peft merged into the base model,
@@ -153,7 +148,6 @@ class TrainingConfig:
     weight_decay: float = 0.01
     max_gradient_norm: float | None = 1.0
     gradient_checkpointing: bool = False
-    compile: bool = False
     dtype: str = "auto"
     seed: int = 0
     sampler: Sampler | Mapping[str, Sampler] = "random"
@@ -164,7 +158,6 @@ class TrainingConfig:
     evaluate_first: bool = False
     metric: str | None = None
     minimize: bool | None = None
-    min_delta: float = 0.0
     load_best: bool = False
     merge_adapters: bool = True
     checkpoint_every: int | None = None
@@ -206,9 +199,8 @@ class TrainingConfig:
         warm = check_number("warmup", self.warmup)
         if warm < 0 or (warm > 1 and not isinstance(self.warmup, int)):
             raise ValueError(f"warmup={warm} is not a fraction of the steps; pass 0.0 to 1.0, or an int of steps")
-        for name in ("weight_decay", "min_delta"):
-            if check_number(name, value := getattr(self, name)) < 0:
-                raise ValueError(f"{name}={value} is negative; pass 0 or more")
+        if check_number("weight_decay", self.weight_decay) < 0:
+            raise ValueError(f"weight_decay={self.weight_decay} is negative; pass 0 or more")
 
     def _check_choices(self) -> None:
         samplers = list(self.sampler.values()) if isinstance(self.sampler, Mapping) else [self.sampler]

@@ -5,13 +5,10 @@ from __future__ import annotations
 import inspect
 import json
 import math
-import os
 import platform
 import re
 import sys
-import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import fields
 from datetime import timedelta
 from importlib.metadata import version
@@ -33,7 +30,6 @@ from sbert.training.training_data import TrainingData
 
 _FILE = "history.jsonl"
 _EVERY = 0.2  # Seconds between two updates of the bar.
-_COLUMNS = 80  # Of a line in a file.
 # Rows that are shown of each data set, characters of each value, and lines of the table of losses.
 _SHOWN, _CHARACTERS, _POINTS = 3, 120, 12
 _HOUSEKEEPING = ("output", "timeout", "log_every", "keep", "evaluate_every", "checkpoint_every")
@@ -99,33 +95,23 @@ class Log:
         """Print the newest scores, that which decides first, and their differences from the evaluation before."""
         before, entry = [{"evaluation": {}}, *self._evaluations][-2:]
         scores, parts = entry["evaluation"], [f"step {entry['step']:,}"]
-        for name in sorted(scores, key=lambda name: name != self.config.metric):
+        for name in sorted(scores, key=lambda name: name != self.config.metric)[:_SHOWN]:
             change = scores[name] - before["evaluation"].get(name, math.nan)
             difference = f" ({self._format(name, change, '+')})" if math.isfinite(change) else ""
             parts.append(f"{name} {self._format(name, scores[name])}{difference}")
-        self._print(" · ".join([*parts[:2], *["best"] * is_best]), parts[2:])
+        self._print([*parts, *["best"] * is_best])
 
     def _format(self, name: str, value: float, sign: str = "") -> str:
         """A score in percent; with four digits if it is a loss, or if its values are no shares of 1."""
         values = [abs(entry["evaluation"].get(name, 0.0)) for entry in self._evaluations]
-        if name.endswith(("loss", "mse")) or self.config.lower_is_better(name) or any(each > 1 for each in values):
+        if name.endswith(("loss", "mse")) or self.config.lower_is_better(name) or max(values) > 1:
             return f"{value:{sign}.4f}"
         return f"{round(100 * value, 1) + 0.0:{sign}.1f}"  # No -0.0.
 
-    def _print(self, line: str, parts: Iterable[str] = ()) -> None:
-        """Print a line above the bar, or where it would be, with as many of the parts as fit the terminal."""
-        if not self._prints:
-            return
-        file, columns = getattr(self._bar, "fp", sys.stderr), _COLUMNS
-        with suppress(OSError, ValueError):  # Not a terminal.
-            columns = os.get_terminal_size(file.fileno()).columns or _COLUMNS
-        for part in parts:
-            if len(line) + 3 + len(part) > columns:
-                break
-            line = f"{line} · {part}"
-        if not "·".encode(file.encoding or "ascii", "ignore"):
-            line = line.replace("·", "-")
-        self._bar.write(textwrap.fill(line, columns, subsequent_indent="  ", break_on_hyphens=False), file=file)
+    def _print(self, parts: Iterable[str]) -> None:
+        """Print a line above the bar, or where it would be."""
+        if self._prints:
+            self._bar.write(" | ".join(parts), file=getattr(self._bar, "fp", sys.stderr))
 
     def close(self) -> None:
         """Stop the progress bar."""
@@ -138,18 +124,16 @@ class Log:
             return
         spent, rate = timedelta(seconds=round(seconds)), self._all[0] / self._all[1]
         loss = next(entry["loss"] for entry in reversed(self.history) if "loss" in entry)
-        self._print(f"{self._last['step']:,} steps · {spent} · {rate:,.0f} sentences/s · loss {loss:.4f}")
+        self._print((f"{self._last['step']:,} steps", str(spent), f"{rate:,.0f} sentences/s", f"loss {loss:.4f}"))
         if len(self._evaluations) < 2:  # One has its line already.
             return
         metric = self.config.metric or next(iter(self._evaluations[0]["evaluation"]))
         scores = [(entry["evaluation"][metric], entry["step"]) for entry in self._evaluations]
-        sign, best = -1 if self.config.lower_is_better(metric) else 1, scores[0]
-        for score in scores:  # As the run chooses.
-            if math.isnan(best[0]) or sign * score[0] > sign * best[0] + self.config.min_delta:
-                best = score
-        (first, start), (last, _) = scores[0], scores[-1]
-        before, most, end = (self._format(metric, score) for score in (first, best[0], last))
-        self._print(f"{metric}: {before} at step {start:,} · best {most} at step {best[1]:,} · last {end}")
+        sign = -1 if self.config.lower_is_better(metric) else 1
+        best = max(scores, key=lambda score: -math.inf if math.isnan(score[0]) else sign * score[0])
+        parts = zip(("first", "best", "last"), (scores[0], best, scores[-1]), strict=True)
+        texts = [f"{label} {self._format(metric, score)} at step {step:,}" for label, (score, step) in parts]
+        self._print((f"{metric}: {texts[0]}", *texts[1:]))
 
 
 def _reopen(path: Path, start: int) -> list[dict[str, Any]]:
@@ -219,13 +203,7 @@ def training_card(
         if field.name not in _HOUSEKEEPING and (field.name in _ALWAYS or value != field.default):
             settings.append((field.name, getattr(value, "__name__", value)))
     parts += ["### Settings", _show_table(("TrainingConfig", ""), settings)]
-    steps = [(entry["step"], f"{entry['loss']:.4f}") for entry in history if "loss" in entry]
-    evaluations = [entry for entry in history if "loss" not in entry]
-    every = max(1, -(-len(steps) // _POINTS))
-    chosen = steps[every - 1 :: every]
-    if chosen[-1:] != steps[-1:]:
-        chosen.append(steps[-1])
-    parts += ["### Loss", _show_table(("step", "mean loss"), chosen)]
+    evaluations = [entry for entry in history if "evaluation" in entry]
     last: Mapping[str, float] = evaluations[-1]["evaluation"] if evaluations else {}
     if last:
         both = [evaluations[0], *evaluations[1:][-1:]]  # The first and the last.

@@ -21,7 +21,6 @@ from sbert.training.batches import Batches, Dataset, check_column_settings
 from sbert.training.callbacks import Callback, EarlyStopping, as_callbacks
 from sbert.training.checkpoint import lock_output
 from sbert.training.config import TrainingConfig
-from sbert.training.negatives import RefreshNegatives
 from sbert.training.table import RowIndices
 from sbert.training.training_data import TrainingData
 from sbert.training.training_run import Run, preserve_random_state
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 Value = TypeVar("Value")
 
 # Settings that change nothing without an evaluator.
-_OF_EVALUATIONS = ("metric", "minimize", "min_delta", "load_best", "evaluate_first")
+_OF_EVALUATIONS = ("metric", "minimize", "load_best", "evaluate_first")
 
 
 class Trainer:
@@ -119,9 +118,6 @@ class Trainer:
         _check_dropout(tables, model)
         check_column_settings(model, self.config, {rows: configs[rows.name] for rows in tables})
         self.batches: Batches = self._batches(tables, self.config, names, guide)
-        for refresh in (each for each in self.callbacks if isinstance(each, RefreshNegatives)):
-            refresh.attach(tables)
-            self.batches.refresh = refresh
         self.evaluator: Evaluate | Mapping[str, Evaluate] | None = evaluator
         if evaluation_data is not None:
             held_out = self._read(_name_held_out(evaluation_data, names, loss, self.config.batch_size), class_names)

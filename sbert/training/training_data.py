@@ -110,23 +110,21 @@ class TrainingData:
                 raise ValueError(f"negatives={negatives}, but {signature.name} takes a label of each; leave it out")
             self.names = self.names[: len(self.signature.columns) + negatives]
 
-    def draw(
-        self, texts: list[Any], generator: np.random.Generator, mined: Mapping[str, list[str]] | None = None
-    ) -> list[Any]:
+    def draw(self, texts: list[Any], generator: np.random.Generator) -> list[Any]:
         """Rows of texts with ``negatives`` of their negatives, all different where a row has as many; None for all.
 
         Args:
             texts: The texts of each row.
             generator: Source of the random choice.
-            mined: The negatives by anchor, the first column; a row without any keeps its own.
         """
-        if self.negatives is None and mined is None:
+        if self.negatives is None:
             return texts
-        first, drawn = len(self.signature.columns) if mined is None else 2, []
+        first, drawn = len(self.signature.columns), []
         for row in texts:
-            own = (mined or {}).get(row[0]) or list(dict.fromkeys(row[first:]))
-            order = generator.permutation(len(own)).tolist()
-            drawn.append((*row[:first], *(own[order[k % len(own)]] for k in range(len(self.names) - first))))
+            different = list(dict.fromkeys(row[first:]))
+            order = generator.permutation(len(different)).tolist()
+            negatives = (different[order[k % len(different)]] for k in range(len(self.names) - first))
+            drawn.append((*row[:first], *negatives))
         return drawn
 
     def _find_class_names(self, head: Sequence[Any]) -> Sequence[str] | None:

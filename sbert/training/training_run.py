@@ -385,7 +385,7 @@ def find_best(scores: Mapping[str, float], best: list[Any] | None, config: Train
         raise ValueError(f"metric={metric!r} is not among the evaluator's {', '.join(scores) or 'scores: none'}")
     sign = -1 if config.lower_is_better(metric) else 1
     before = sign * best[1] if best is not None and best[0] == metric else -math.inf
-    is_better = sign * scores[metric] > before + config.min_delta  # Not for NaN.
+    is_better = sign * scores[metric] > before  # Not for NaN.
     return [metric, scores[metric]] if is_better else None
 
 

@@ -93,7 +93,7 @@ def training_dtype(model: Any, config: TrainingConfig) -> torch.dtype:
 
 @contextmanager
 def prepare_model(model: Any, losses: Mapping[str, Loss], config: TrainingConfig) -> Iterator[Weights]:
-    """Around a run: training mode, weights that are frozen or new, and layers that are checkpointed or compiled.
+    """Around a run: training mode, weights that are frozen or new, and layers that are checkpointed.
 
     All is undone at the end.
 
@@ -116,14 +116,9 @@ def prepare_model(model: Any, losses: Mapping[str, Loss], config: TrainingConfig
         for parameter in model.parameters():  # Beside a frozen base model in half precision.
             if parameter.requires_grad and parameter.dtype.itemsize < 4:
                 parameter.data = parameter.data.float()
-        if config.gradient_checkpointing or config.compile:
+        if config.gradient_checkpointing:
             for network in [part.auto_model for part in model.modules() if isinstance(part, Transformer)]:
-                if config.gradient_checkpointing:
-                    _checkpoint(network, undo)
-                lists = [module for module in network.modules() if isinstance(module, nn.ModuleList)]
-                for layer in max(lists, key=len, default=()) if config.compile else ():
-                    layer.compile()
-                    undo.callback(setattr, layer, "_compiled_call_impl", None)
+                _checkpoint(network, undo)
         yield weights
 
 

@@ -226,6 +226,7 @@ SETTINGS = [
     ("--set training.per_device_train_batch_size=8", "_batch_size is unknown; did you mean batch_size?"),
     ("--set training.epoch=1", "TrainingConfig: epoch is unknown; did you mean epochs?"),
     ("--set evaluate.a.zzz=1", "evaluate.a: zzz is unknown; the known ones are file, with, columns, label"),
+    ("--set training.drop_last=1", "drop_last is 1; pass True or False (true or false in"),
     ("--set callbacks=[] --set callbacks.wandb=1", "callbacks is [], not a table; set it as a whole"),
     ("--set steps", "is not of the form NAME=VALUE"),
     ("--prompt a=x --prompt y", "does not fit the others; pass COLUMN=PROMPT"),
@@ -380,8 +381,8 @@ def test_the_lines_at_the_end_say_where_the_best_model_is(run: Run) -> None:
     loss = next(entry["loss"] for entry in log("out")[::-1] if "loss" in entry)
     *evaluations, steps, summary = errors.splitlines()
     assert [line.split(" ")[:2] for line in evaluations] == [["step", "2"], ["step", "4"], ["step", "6"]]
-    assert re.fullmatch(rf"6 steps · 0:00:\d\d · [\d,]+ sentences/s · loss {loss:.4f}", steps)
-    assert f"best {100 * scores[step]:.1f} at step {step} · last {100 * scores[6]:.1f}" in summary
+    assert re.fullmatch(rf"6 steps \| 0:00:\d\d \| [\d,]+ sentences/s \| loss {loss:.4f}", steps)
+    assert f"best {100 * scores[step]:.1f} at step {step} | last {100 * scores[6]:.1f}" in summary
     assert said == f"model of the last step: {Path('out/final')}; of the best score: {Path('out/best')}\n"
 
 

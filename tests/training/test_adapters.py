@@ -85,7 +85,7 @@ def test_the_loss_over_a_base_in_bfloat16_falls_as_over_one_in_float32(base: Pat
 @pytest.mark.parametrize(
     "settings",
     [{}, {"chunk_tokens": 128, "gradient_checkpointing": True}, {"dtype": "bfloat16", "optimizer": "Adafactor"}],
-    ids=["plain", "cached and checkpointed", "adafactor"],
+    ids=["plain", "cached and checkpointed", "Adafactor"],
 )
 def test_adapters_resume_bit_by_bit_and_load_over_their_base(
     base: Path, settings: dict[str, Any], tmp_path: Path
