@@ -79,21 +79,6 @@ def same(a: tuple[Tensor, Tensor], b: tuple[Tensor, Tensor]) -> None:
     torch.testing.assert_close(a[1], b[1], rtol=1e-10, atol=1e-10)
 
 
-@functools.cache
-def of_each_text(number: int) -> tuple[Tensor, Tensor]:
-    """The plain way: no text is shared, and all are in one chunk."""
-    return gradients(LOSSES[number], encoder(), deduplicate=False, chunk_tokens=10_000)
-
-
-@pytest.mark.parametrize("row", LOSSES, ids=str)
-def test_plain_deduplicated_and_cached_are_the_same(row: Row) -> None:
-    plain = of_each_text(LOSSES.index(row))
-    assert plain[1].abs().max() > 1e-4
-    same(gradients(row, encoder(), chunk_tokens=10_000), plain)
-    same(gradients(row, encoder(), chunk_tokens=CHUNK), plain)
-    same(gradients(row, encoder(), chunk_tokens=CHUNK, cached=True), plain)
-
-
 @pytest.mark.parametrize("row", LOSSES[::6], ids=str)  # It is a matter of chunks, whatever the loss.
 def test_cached_is_the_same_with_dropout(row: Row) -> None:
     training = copy.deepcopy(encoder()).train()
@@ -124,11 +109,16 @@ def from_two_ranks(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     return found
 
 
-@pytest.mark.slow  # Nothing but two processes shows what ranks exchange.
 @pytest.mark.parametrize("number", range(len(LOSSES)), ids=[str(row) for row in LOSSES])
-def test_two_ranks_are_the_same(number: int, from_two_ranks: list[Any]) -> None:
+def test_plain_deduplicated_cached_and_two_ranks_are_the_same(number: int, from_two_ranks: list[Any]) -> None:
+    """Plain: no text is shared, and all are in one chunk. Nothing but two processes shows what ranks exchange."""
+    row = LOSSES[number]
+    plain = gradients(row, encoder(), deduplicate=False, chunk_tokens=10_000)
+    assert plain[1].abs().max() > 1e-4
+    for options in ({"chunk_tokens": 10_000}, {"chunk_tokens": CHUNK}, {"chunk_tokens": CHUNK, "cached": True}):
+        same(gradients(row, encoder(), **options), plain)
     for result in from_two_ranks[number]:
-        same(result, of_each_text(number))
+        same(result, plain)
 
 
 def one(anchor: Tensor, positive: Tensor) -> Tensor:

@@ -67,23 +67,31 @@ def scorer(folder: Path) -> CrossEncoder:
 # ------------------------------------------------------------------------------------------------------ contract
 
 
-@ROWS
-def test_figures_are_flat_and_the_first_is_named(make: Make, first: str, model: SentenceEncoder) -> None:
-    found = make()(model)
-    assert next(iter(found)) == first
-    assert {(type(name), type(value)) for name, value in found.items()} == {(str, float)}
-    assert all(name == name.lower() and math.isfinite(value) for name, value in found.items())
-    assert found == make()(model)
+class Diverged(Meanings):
+    """A model that gives NaN for one text."""
+
+    def vector(self, sentence: str) -> np.ndarray:
+        return super().vector(sentence) * np.float32(math.nan if sentence == FIRST[0] else 1)
 
 
 @ROWS
-def test_a_perfect_model_has_the_best_figures(make: Make, first: str) -> None:
-    found = make()(Meanings())
-    assert found[first] == pytest.approx(0 if first == "negative_mse" else 1)
-    assert all(value <= 1 + 1e-6 for value in found.values())
+def test_metrics_are_flat_and_the_first_decides(make: Make, first: str, model: SentenceEncoder) -> None:
+    """A perfect model has the best; each text is encoded once for each kind, and NaN is an error."""
+    metrics = make()(model)
+    assert next(iter(metrics)) == first
+    assert {(type(name), type(value)) for name, value in metrics.items()} == {(str, float)}
+    assert all(name == name.lower() and math.isfinite(value) for name, value in metrics.items())
+    assert metrics == make()(model)
+    perfect = Meanings()
+    best = make()(perfect)
+    assert len(perfect.calls) == len(set(perfect.calls)) > 2
+    assert best[first] == pytest.approx(0 if first == "negative_mse" else 1)
+    assert all(value <= 1 + 1e-6 for value in best.values())
     collapsed = make()(Collapsed())
-    assert list(collapsed) == list(found)
+    assert list(collapsed) == list(best)
     assert not collapsed[first] > 0.9  # NaN, where all scores are the same.
+    with pytest.raises(ValueError, match=f"the model gives NaN or infinity for '{FIRST[0]}'"):
+        make()(Diverged())
 
 
 def test_pairs_of_one_text_share_a_rank(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,16 +102,9 @@ def test_pairs_of_one_text_share_a_rank(monkeypatch: pytest.MonkeyPatch) -> None
     assert (same.dtype, same.tolist()) == (np.float32, [1.0] * 12)
 
 
-@ROWS
-def test_each_text_is_encoded_once_a_kind(make: Make, first: str) -> None:
-    model = Meanings()
-    make()(model)
-    assert len(model.calls) == len(set(model.calls)) > 2
-
-
-@ROWS
-def test_a_line_a_run(make: Make, first: str, tmp_path: Path) -> None:
-    evaluator = make()
+@pytest.mark.parametrize("name", ["similarity", "retrieval"])
+def test_one_line_per_run(name: str, tmp_path: Path) -> None:
+    evaluator = EVALUATORS[name][0]()
     found = [
         evaluator(model(), output=tmp_path / f"results.{kind}")
         for kind in ("csv", "jsonl")
@@ -120,20 +121,7 @@ def test_a_line_a_run(make: Make, first: str, tmp_path: Path) -> None:
     assert len(rows) == len(lines) == 2
 
 
-class Diverged(Meanings):
-    """A model that gives NaN for one text."""
-
-    def vector(self, sentence: str) -> np.ndarray:
-        return super().vector(sentence) * np.float32(math.nan if sentence == FIRST[0] else 1)
-
-
-@ROWS
-def test_no_figure_is_made_of_nan(make: Make, first: str) -> None:
-    with pytest.raises(ValueError, match=f"the model gives NaN or infinity for '{FIRST[0]}'"):
-        make()(Diverged())
-
-
-def test_no_figure_is_made_of_infinite_scores(scorer: CrossEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_metric_is_made_of_infinite_scores(scorer: CrossEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scorer, "predict", lambda pairs, **options: np.full(len(pairs), np.inf, np.float32))
     for name in ("similarity", "triplet"):
         with pytest.raises(ValueError, match="gives NaN or infinity for \\('boat"):

@@ -54,53 +54,63 @@ def with_gradients(loss: Callable[..., Tensor], columns: list[Tensor], extras: d
 
 
 @rows()
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-def test_scalar_and_finite(row: Row, dtype: torch.dtype) -> None:
-    """In float32 and bfloat16 the value is that of the same numbers in float64, but for what float32 rounds."""
-    loss, columns, extras = sample(row, dtype)
-    exact = loss(*(column.double() for column in columns), **extras)
-    value, *gradients = with_gradients(cast(loss, torch.float32), columns, extras)
-    assert value.shape == ()
-    assert value > 0
-    assert all(gradient.isfinite().all() and gradient.any() for gradient in gradients)
-    if not row.name.startswith(("plain", "MatryoshkaLoss-plain", "WeightedSum-softmax")):  # the users' own arithmetic
-        assert value.dtype == torch.float32
-        torch.testing.assert_close(value.double(), exact.detach(), rtol=1e-5, atol=1e-6)
-
-
-@rows()
-def test_gradcheck(row: Row) -> None:
-    loss, columns, extras = sample(row, rows=4)
-    if getattr(loss, "hardness", 0) or getattr(loss, "kl_weight", 0):
-        return  # It has a term without a gradient, and is compared with its formula.
-    parameters = list(loss.parameters()) if isinstance(loss, nn.Module) else []
-    inputs = [*columns, *parameters]
-    assert torch.autograd.gradcheck(lambda *given: loss(*given[: row.columns], **extras), inputs, fast_mode=True)
-
-
-# The losses of lists are compared in tests/losses/test_lists.py.
-@rows(lambda row: not row.of_lists and not row.name.startswith("plain"))
-def test_is_its_formula(row: Row) -> None:
+def test_value_and_gradient(row: Row) -> None:
+    """Its formula in plain loops, the derivative by gradcheck, and float64's value in float32 and bfloat16."""
     loss, columns, extras = sample(row)
-    given = {name: extra.tolist() for name, extra in extras.items()}
-    expected = formula(loss, [column.tolist() for column in columns], given.pop("labels", None), **given)
-    assert loss(*columns, **extras).item() == pytest.approx(expected, rel=1e-12, abs=1e-12)
+    if not row.of_lists and not row.name.startswith("plain"):  # tests/losses/test_lists.py compares those of lists.
+        listed = {name: extra.tolist() for name, extra in extras.items()}
+        expected = formula(loss, [column.tolist() for column in columns], listed.pop("labels", None), **listed)
+        assert loss(*columns, **extras).item() == pytest.approx(expected, rel=1e-12, abs=1e-12)
+    for dtype in (torch.float32, torch.bfloat16):
+        loss, columns, extras = sample(row, dtype)
+        exact = loss(*(column.double() for column in columns), **extras)
+        value, *gradients = with_gradients(cast(loss, torch.float32), columns, extras)
+        assert value.shape == ()
+        assert value > 0, dtype
+        assert all(gradient.isfinite().all() and gradient.any() for gradient in gradients), dtype
+        if not row.name.startswith(("plain", "MatryoshkaLoss-plain", "WeightedSum-softmax")):  # the users' arithmetic
+            assert value.dtype == torch.float32
+            torch.testing.assert_close(value.double(), exact.detach(), rtol=1e-5, atol=1e-6)
+    loss, columns, extras = sample(row, rows=4)
+    if not getattr(loss, "hardness", 0) and not getattr(loss, "kl_weight", 0):  # They have terms without a gradient.
+        inputs = [*columns, *(loss.parameters() if isinstance(loss, nn.Module) else ())]
+        assert torch.autograd.gradcheck(lambda *some: loss(*some[: row.columns], **extras), inputs, fast_mode=True)
+
+
+COUNTS_PAIRS = ("BatchAllTripletLoss", "BatchSemiHardTripletLoss")  # as many as the labels make
 
 
 @rows()
-def test_inputs_are_not_changed_and_copies_are_equal(row: Row) -> None:
+def test_copies_signatures_equal_vectors_and_devices(row: Row) -> None:
+    """Inputs are not changed, and on the meta device, where tensors have no values, no check reads one."""
     loss, columns, extras = sample(row)
     before = [tensor.detach().clone() for tensor in (*columns, *extras.values())]
     loss(*columns, **extras).backward()
     assert all(map(torch.equal, (*columns, *extras.values()), before))
+    signature, labels = Signature.of(loss), extras.get("labels")
     for other in (copy.deepcopy(loss), pickle.loads(pickle.dumps(loss))):
         assert torch.equal(other(*columns, **extras), loss(*columns, **extras))
-        assert Signature.of(other) == Signature.of(loss)
+        assert Signature.of(other) == signature
         if isinstance(loss, nn.Module):
-            for mine, theirs in zip(loss.parameters(), other.parameters(), strict=True):
-                assert mine.data_ptr() != theirs.data_ptr()
+            for first, second in zip(loss.parameters(), other.parameters(), strict=True):
+                assert first.data_ptr() != second.data_ptr()
             for inner in getattr(other, "losses", [other]):
                 assert any(inner is module for module in other.modules()) or not isinstance(inner, nn.Module)
+    assert len(signature.columns) == row.columns or (signature.more and len(signature.columns) < row.columns)
+    assert labels is None or "labels" in signature.extras
+    assert not (labels is None and signature.needs_labels)
+    for dtype in (torch.float32, torch.float64):
+        loss, columns, extras = sample(row, dtype)
+        for fill in (torch.ones_like, torch.zeros_like):
+            same = [fill(column).detach().requires_grad_() for column in columns]
+            gradients = with_gradients(cast(loss, dtype), same, extras)
+            assert all(tensor.isfinite().all() for tensor in gradients), (dtype, fill)
+    loss, columns, extras = sample(row)
+    if not row.name.startswith(COUNTS_PAIRS):
+        if isinstance(loss, MultipleNegativesRankingLoss):
+            extras |= {"texts": text_ids(row.columns), "guide": guide_vectors(row.columns)}
+        elsewhere = [column.detach().to("meta") for column in columns]
+        assert cast(loss, "meta")(*elsewhere, **{name: extra.to("meta") for name, extra in extras.items()}).shape == ()
 
 
 # Of those that two dimensions do not fit, by the beginnings of their names.
@@ -128,27 +138,9 @@ def test_matryoshka(row: Row) -> None:
     torch.testing.assert_close(MatryoshkaLoss(loss, *weights)(*columns, **extras), value, rtol=0, atol=1e-12)
 
 
-@rows()
-@pytest.mark.parametrize("fill", [torch.ones_like, torch.zeros_like], ids=["equal", "zero"])
-def test_equal_vectors_have_finite_gradients(row: Row, fill: Callable[[Tensor], Tensor]) -> None:
-    for dtype in (torch.float32, torch.float64):
-        loss, columns, extras = sample(row, dtype)
-        same = [fill(column).detach().requires_grad_() for column in columns]
-        assert all(tensor.isfinite().all() for tensor in with_gradients(cast(loss, dtype), same, extras))
-
-
 def test_every_public_loss_stands_in_the_table() -> None:
     names = {row.name.split("-")[0] for row in LOSSES if not row.name.startswith("plain")}
     assert names == set(losses.__all__)
-
-
-@rows()
-def test_the_table_is_what_signatures_say(row: Row) -> None:
-    signature = Signature.of(row.make(DIM))
-    assert len(signature.columns) == row.columns or (signature.more and len(signature.columns) < row.columns)
-    labels = row.labels(4, DIM, torch.Generator().manual_seed(0))
-    assert labels is None or "labels" in signature.extras
-    assert not (labels is None and signature.needs_labels)
 
 
 # ------------------------------------------------------------------------------------------ what only some of them have
@@ -220,10 +212,9 @@ def left_out(texts: Any, guide: Any, margin: Callable[[float], float]) -> LeftOu
     return decide
 
 
-@pytest.mark.parametrize("symmetric", [False, True])
 @pytest.mark.parametrize("names", [("texts",), ("guide",), ("texts", "guide")], ids=str)
 @pytest.mark.parametrize(("columns", "contrast"), [(2, CONTRASTS), (4, ()), (4, CONTRASTS)], ids=str)
-@pytest.mark.parametrize("relative", [False, True])
+@pytest.mark.parametrize(("symmetric", "relative"), [(False, True), (True, False)])
 def test_what_is_left_out(
     columns: int, contrast: tuple[str, ...], names: tuple[str, ...], symmetric: bool, relative: bool
 ) -> None:
@@ -515,47 +506,37 @@ def test_a_sum_has_the_columns_of_its_first_loss() -> None:
 
 # -------------------------------------------------------------------------------------------------------------- devices
 
-COUNTS_PAIRS = ("BatchAllTripletLoss", "BatchSemiHardTripletLoss")  # as many as the labels make
-
-
-@rows(lambda row: not row.name.startswith(COUNTS_PAIRS))
-def test_no_value_is_read_off_the_cpu(row: Row) -> None:
-    """Tensors on the meta device have no values: reading one, as a check or a count does, is an error."""
-    loss, columns, extras = sample(row)
-    if isinstance(loss, MultipleNegativesRankingLoss):
-        extras |= {"texts": text_ids(row.columns), "guide": guide_vectors(row.columns)}
-    elsewhere = [column.detach().to("meta") for column in columns]
-    assert cast(loss, "meta")(*elsewhere, **{name: extra.to("meta") for name, extra in extras.items()}).shape == ()
-
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@rows()
-def test_on_a_gpu(row: Row) -> None:
+def test_on_a_gpu() -> None:
     """Value and gradient as on the CPU."""
-    loss, columns, extras = sample(row)
-    expected = with_gradients(loss, columns, extras)
-    moved = [column.detach().cuda().requires_grad_() for column in columns]
-    result = with_gradients(cast(loss, "cuda"), moved, {name: extra.cuda() for name, extra in extras.items()})
-    torch.testing.assert_close([tensor.cpu() for tensor in result], expected, rtol=1e-10, atol=1e-10)
+    for row in LOSSES:
+        loss, columns, extras = sample(row)
+        expected = with_gradients(loss, columns, extras)
+        moved = [column.detach().cuda().requires_grad_() for column in columns]
+        result = with_gradients(cast(loss, "cuda"), moved, {name: extra.cuda() for name, extra in extras.items()})
+        for tensor, other in zip(result, expected, strict=True):
+            assert torch.allclose(tensor.cpu(), other, rtol=1e-10, atol=1e-10), row.name
 
 
 # ------------------------------------------------------------------------------------------ what teaches a loss nothing
 
 
-@rows(lambda row: row.idle)
-def test_a_batch_that_teaches_nothing_is_worth_nothing(row: Row) -> None:
-    for rows, labels in row.idle:
-        columns = [torch.randn(rows, DIM).requires_grad_() for _ in range(row.columns)]
-        loss, extras = row.make(DIM), {} if labels is None else {"labels": torch.tensor(labels)}
-        assert not any(tensor.any() for tensor in with_gradients(loss, columns, extras))
+@rows()
+def test_what_teaches_a_loss_nothing(row: Row) -> None:
+    """Such batches have the value 0 and no gradient, and data of nothing else is refused; other batches are not.
+
+    Three rows of one label, and one row alone, have a gradient; only where one answer would do are they refused.
+    """
+    for count, idle in row.idle:
+        columns = [torch.randn(count, DIM).requires_grad_() for _ in range(row.columns)]
+        loss, extras = row.make(DIM), {} if idle is None else {"labels": torch.tensor(idle)}
+        assert not any(tensor.any() for tensor in with_gradients(loss, columns, extras)), (count, idle)
         with pytest.raises(ValueError, match=r"teach(es)? \w+ nothing.*; (add|pass)"):
-            loss.check_data(Data(rows, row.columns, extras.get("labels")))
-
-
-@rows(lambda row: not row.idle)
-def test_what_teaches_is_no_error(row: Row) -> None:
-    """Three rows of one label, and one row alone, have a gradient; only where one answer would do are they refused."""
+            loss.check_data(Data(count, row.columns, extras.get("labels")))
+    if row.idle:
+        return
     loss, columns, extras = sample(row, torch.float32, rows=3)
     labels = extras.get("labels")
     if labels is not None:
@@ -563,8 +544,8 @@ def test_what_teaches_is_no_error(row: Row) -> None:
         extras["labels"] = ones if row.labels.__name__ in ("classes", "binary") else ones.float()
     value = cast(loss, torch.float32)(*columns, **extras)
     assert any(gradient.any() for gradient in torch.autograd.grad(value, columns, allow_unused=True))
-    for rows in (1, 3):
-        data = Data(rows, row.columns, None if labels is None else extras["labels"][:rows])
+    for count in (1, 3):
+        data = Data(count, row.columns, None if labels is None else extras["labels"][:count])
         if row.one_answer:
             with pytest.raises(ValueError, match="nothing"):
                 loss.check_data(data)
