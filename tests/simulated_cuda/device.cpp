@@ -613,6 +613,9 @@ void run(const c10::OperatorHandle& op, torch::jit::Stack* stack, Held& held) {
     std::memcpy(snapshot.storage().mutable_data(), destination.storage().data(), destination.storage().nbytes());
     torch::jit::Stack copy{snapshot, arguments[1], false};
     op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &copy);
+    for (const auto& other : pending)
+      if (other.to.defined() && other.to.storage().data() == destination.storage().data())
+        problems.push_back("two copies are written to the same pinned memory, and the host has waited for neither");
     // Not the tensor that Python knows: to drop that takes Python's lock.
     const auto same = shaped(destination.storage(), destination, c10::DispatchKey::CPU);
     pending.push_back({queue, time, snapshot, same, nullptr, destination.storage().nbytes(), 0});
@@ -674,7 +677,8 @@ at::Tensor empty_strided(c10::IntArrayRef size, c10::IntArrayRef stride, std::op
 // ------------------------------------------------------------------------------------------- attention kernels
 
 bool built_with_flash = true;
-constexpr int64_t MOST_ROWS = 65535;  // Of the grid of a kernel.
+constexpr int64_t GRID = 65535;
+int64_t most_rows = GRID;  // Of the grid of a kernel.
 
 // Rows of tokens laid end to end, as flash attention takes them; checked as its kernels check them.
 void check_flash(const std::vector<at::Tensor>& tensors, const at::Tensor& rows_q, const at::Tensor& rows_k) {
@@ -691,7 +695,7 @@ void check_flash(const std::vector<at::Tensor>& tensors, const at::Tensor& rows_
     const auto place = reinterpret_cast<uintptr_t>(tensor.data_ptr());
     TORCH_CHECK(place % 16 == 0 && tensor.stride(0) % 8 == 0 && tensor.stride(1) % 8 == 0, "misaligned address");
   }
-  TORCH_CHECK(rows_q.numel() - 1 <= MOST_ROWS, "CUDA error: invalid configuration argument");
+  TORCH_CHECK(rows_q.numel() - 1 <= most_rows, "CUDA error: invalid configuration argument");
   TORCH_CHECK(dim % 8 == 0, "head_size must be a multiple of 8, this is ensured by padding!");
   TORCH_CHECK(dim <= 256, "FlashAttention only supports head dimension at most 256");
   TORCH_CHECK(query.size(1) % tensors[1].size(1) == 0, "Number of heads in key/value must divide number of heads in query");
@@ -838,7 +842,7 @@ double factor_of(const at::Tensor& query, std::optional<double> scale) {
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> efficient(
     const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const std::optional<at::Tensor>& bias, bool,
     double dropout, bool causal, std::optional<double> scale) {
-  TORCH_CHECK(query.size(0) <= MOST_ROWS, "CUDA error: invalid configuration argument");
+  TORCH_CHECK(query.size(0) <= most_rows, "CUDA error: invalid configuration argument");
   const auto [p, sums] = probabilities(query.to(at::kFloat), key.to(at::kFloat), bias, causal, factor_of(query, scale));
   const auto seed = dropout ? at::randint(1L << 40, {}, at::kLong) : at::zeros({}, at::kLong);
   const auto out = at::matmul(p * kept(p, dropout, seed.item<int64_t>()), value.to(at::kFloat));
@@ -963,9 +967,11 @@ void simulated_reset(int number) {
   streams.fill(0);
   limit = fail_at = -1;
   built_with_flash = true;
+  most_rows = GRID;
   allocations = 0;
   most_used = used;
 }
+void simulated_grid(long rows) { most_rows = rows; }
 void simulated_flash(long built) { built_with_flash = built; }
 void simulated_memory(long most, long failing) {
   Locked locked(leaf);

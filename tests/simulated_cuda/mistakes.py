@@ -7,6 +7,7 @@ it is imported; "none" runs everything unchanged.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import sys
@@ -16,6 +17,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,7 +29,8 @@ from tests.project.code_lines import PACKAGE
 from tests.simulated_cuda.simulator import simulated
 
 WORDS = ["one", "two", "red", "fox", "boat", "lake", "hills"]
-# Of 1 to 26 tokens; none of the two models reads more.
+PAIRS = [(f"one {word}", f"{word} two " * number) for number, word in enumerate([*WORDS, "hills boat"], start=1)]
+# Of 1 to 26 tokens; two of the models read no more.
 TEXTS = [" ".join(WORDS[(row + 3 * position) % len(WORDS)] for position in range(row % 25)) for row in range(100)]
 
 
@@ -35,6 +38,13 @@ def encoder(folder: Path, name: str, device: str, **options: Any) -> Any:
     from sbert import Normalize, Pooling, SentenceEncoder, Transformer
 
     return SentenceEncoder(Transformer(folder / name, **options), Pooling("mean"), Normalize(), device=device)
+
+
+def without_dropout(model: Any) -> Any:
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    return model
 
 
 def encode(folder: Path) -> None:
@@ -86,6 +96,82 @@ def encode_beside_another_gpu(folder: Path) -> None:
             assert Encoding(model).inference.settings.dtype == dtype, capabilities
             model.encode(TEXTS[:9])
             assert (gpu.count("kernel _flash_attention_forward") > 0) == (dtype == torch.bfloat16), capabilities
+
+
+def encode_with_two_copies_on_the_way(folder: Path) -> None:
+    """Vectors are copied to the host while those of the next batch are computed."""
+    from sbert.pipeline import encode as results
+
+    results._GATHERED = 1
+    expected = encoder(folder, "bert", "cpu").encode(TEXTS)
+    with simulated():
+        vectors = encoder(folder, "bert", "cuda").encode(TEXTS, batch_tokens=100)
+    np.testing.assert_allclose(vectors, expected, atol=0.02)
+
+
+def encode_long_texts(folder: Path) -> None:
+    """More than 512 tokens, of which the check of the first use has some."""
+    with simulated():
+        encoder(folder, "qwen3", "cuda", max_seq_length=640).encode("one")
+
+
+def encode_many_rows(folder: Path) -> None:
+    """In batches of more rows than the grid of a kernel, which has 256 here."""
+    from sbert.pipeline import batching
+
+    batching._MOST_ROWS, texts = 256, list(map(" ".join, itertools.product(WORDS, WORDS, WORDS)))
+    with simulated() as gpu:
+        gpu.call("grid", 256)
+        encoder(folder, "bert", "cuda").encode(texts, batch_size=len(texts))
+
+
+def move_to_another_gpu(folder: Path) -> None:
+    """Whose kernels are wrong, as its own check finds."""
+    from sbert.backends import attention, fused
+
+    expected = encoder(folder, "bert", "cpu").encode(TEXTS)
+    fused.attend = lambda q, *given, **options: attention.attend(q, *given, **options) * (1 + (q.device.index == 1))
+    with simulated([(9, 0), (8, 0)]), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = encoder(folder, "bert", "cuda:0")
+        for device in ("cuda:0", "cuda:1"):
+            np.testing.assert_allclose(model.to(device).encode(TEXTS), expected, atol=0.02)
+
+
+def train_in_float16(folder: Path) -> None:
+    """A step by gradients that are clipped is that of float32."""
+    from sbert import Trainer, TrainingConfig
+    from sbert.losses import MultipleNegativesRankingLoss
+
+    torch.amp.GradScaler = partial(torch.amp.GradScaler, init_scale=256.0)  # No first step is left out.
+    steps = []
+    for dtype in ("float32", "float16"):
+        with simulated((7, 5)):
+            model = without_dropout(encoder(folder, "bert", "cuda"))
+            before = torch.cat([weight.detach().flatten().cpu() for weight in model.parameters()])
+            options = {"steps": 1, "batch_size": 8, "learning_rate": 1.0, "warmup": 0}
+            config = TrainingConfig(dtype=dtype, optimizer="SGD", max_gradient_norm=0.1, **options)
+            Trainer(model, PAIRS, MultipleNegativesRankingLoss(), config).fit(show_progress_bar=False)
+            steps.append(torch.cat([weight.detach().flatten().cpu() for weight in model.parameters()]) - before)
+    assert (steps[1] - steps[0]).norm() <= 0.1 * steps[0].norm(), f"steps of {[float(x.norm()) for x in steps]}"
+
+
+def cache_gradients(folder: Path) -> None:
+    """Chunks that are computed again drop the same weights."""
+    from sbert.losses import MultipleNegativesRankingLoss
+    from sbert.losses.signature import Signature
+    from sbert.training import TrainingBatch, backward
+
+    gradients, loss = [], MultipleNegativesRankingLoss()
+    with simulated():
+        model = encoder(folder, "bert", "cuda").train()
+        batch = TrainingBatch.of(model, PAIRS, Signature.of(loss)).to(model.device)
+        for cached in (False, True):
+            model.zero_grad()
+            torch.manual_seed(7)
+            backward(model, loss, batch, chunk_tokens=24, cached=cached)
+            gradients.append(torch.cat([x.grad.flatten().cpu() for x in model.parameters() if x.grad is not None]))
+    assert (gradients[1] - gradients[0]).norm() <= 1e-3 * gradients[0].norm(), "gradients of other dropout"
 
 
 def attend(folder: Path) -> None:
@@ -154,6 +240,7 @@ class Mistake(NamedTuple):
     words: str
 
 
+_TO_HOST = "torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)"
 _COPY = "    host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True).copy_(tensor, non_blocking=True)\n"
 _RECORD = "    done = module.Event()\n    done.record(module.current_stream(tensor.device))\n"
 _STORE = "result[torch.from_numpy(number)] = host\n"
@@ -202,7 +289,7 @@ MISTAKES = [
     ),
     Mistake(
         "heads of any size for a kernel that takes multiples of 8",
-        "backends/attention.py", "    filler = -dim % _MULTIPLE\n", "    filler = 0\n", attend, "head_size",
+        "backends/attention.py", "    filler = -dim % _MULTIPLE\n", "    filler = 0\n", attend, "head_size|misaligned",
     ),
     Mistake(
         "the kernel is chosen for the current device, not for that of the data",
@@ -217,7 +304,7 @@ MISTAKES = [
     Mistake(
         "padding is attended to",
         "backends/attention.py", "like.new_full((count * length,), -_HIDDEN)", "like.new_full((count * length,), 0.0)",
-        encode_with_bias, "plain, slower forward|Mismatched",
+        encode_with_bias, "differ by|Mismatched",
     ),
     Mistake(
         "a shape of its own for each length",
@@ -239,6 +326,42 @@ MISTAKES = [
         "return bool(self._read().tobytes())", encode, "Mismatched",
     ),
     Mistake(
+        "rows above 512 tokens are not attended to",
+        "backends/attention.py", "max_q=rows.longest", "max_q=min(rows.longest, 512)",
+        encode_long_texts, "longer than max_q",
+    ),
+    Mistake(
+        "queries, keys and values begin two bytes off",
+        "backends/fused.py", "self.qkv(x)\n", "F.pad(self.qkv(x).flatten(), (1, 0))[1:].view(len(x), -1)\n",
+        encode, "misaligned address",
+    ),
+    Mistake(
+        "one pinned buffer for two copies",
+        "batch.py", _TO_HOST, "globals().setdefault('one', torch.empty(1 << 16, pin_memory=True))"
+        "[: tensor.numel()].view(tensor.shape)", encode_with_two_copies_on_the_way, "two copies",
+    ),
+    Mistake(
+        "batch_size= beyond the limit of a grid",
+        "pipeline/batching.py", "rows = min(batch_size or max(1, rows), _MOST_ROWS)",
+        "rows = batch_size or min(max(1, rows), _MOST_ROWS)", encode_many_rows, "invalid configuration argument",
+    ),
+    Mistake(
+        "a check of one device counts for another",
+        "pipeline/self_check.py", "key, dtypes = (device, dtype),", "key, dtypes = (None, dtype),",
+        move_to_another_gpu, "Mismatched",
+    ),
+    Mistake(
+        "gradients are clipped before they are unscaled",
+        "training/training_run.py",
+        "        self.scaler.unscale_(self.optimizer)\n        norm = self._clip()\n",
+        "        norm = self._clip()\n        self.scaler.unscale_(self.optimizer)\n", train_in_float16, "steps of",
+    ),
+    Mistake(
+        "only the host's random state is restored",
+        "training/backward.py", "else module.set_rng_state(state, device)", "else None",
+        cache_gradients, "gradients of other dropout",
+    ),
+    Mistake(
         "a sum of another stream is used before it is waited for",
         "distributed/buckets.py", _WAIT, "", sum_gradients, "uses what another stream writes",
     ),
@@ -252,7 +375,7 @@ MISTAKES = [
         "self._sent.append((flat.clone(), self._ranks.start_sum(flat)))", sum_gradients, "memory is freed",
     ),
 ]  # fmt: skip
-SCENARIOS = [encode, encode_with_bias, encode_beside_another_gpu, encode_in_two_threads, attend, sum_gradients]
+SCENARIOS = list(dict.fromkeys(mistake.scenario for mistake in MISTAKES[1:]))
 
 
 def plant(mistake: Mistake) -> None:
@@ -287,6 +410,7 @@ def caught(mistake: Mistake, folder: Path) -> str | None:
                 plant(mistake)
             torch.manual_seed(0)
             warnings.simplefilter("error")
+            warnings.simplefilter("ignore", DeprecationWarning)  # Of transformers.
             os.environ["XDG_CACHE_HOME"] = str(folder / f"cache-{os.getpid()}")
             mistake.scenario(folder)
         except BaseException as error:
@@ -306,7 +430,7 @@ def main(folder: Path) -> None:
     assert "sbert" not in sys.modules  # Each process imports its own.
     # Once, for all, with what they import.
     import torch._dynamo  # noqa: F401
-    from transformers import BertModel, MPNetModel  # noqa: F401
+    from transformers import BertModel, MPNetModel, Qwen3Model  # noqa: F401
 
     for mistake in MISTAKES:
         print(json.dumps([mistake.name, caught(mistake, folder)]), flush=True)
