@@ -71,15 +71,15 @@ its mask.
 ...         first = tokens.values[tokens.offsets[:-1]]  # (rows, dim)
 ...         last = tokens.values[tokens.offsets[1:] - 1]  # (rows, dim)
 ...         return torch.cat([first, last], dim=1)  # (rows, 2 * dim)
->>> own = SentenceEncoder(base[0], FirstAndLast(), Normalize())
->>> own.encode("A cat sleeps.").shape
+>>> custom = SentenceEncoder(base[0], FirstAndLast(), Normalize())
+>>> custom.encode("A cat sleeps.").shape
 (768,)
 >>> folder = tempfile.mkdtemp()
 >>> with warnings.catch_warnings():
 ...     warnings.simplefilter("ignore")  # save warns that no other library can load FirstAndLast
-...     own.save(f"{folder}/my-model")
+...     custom.save(f"{folder}/my-model")
 >>> again = SentenceEncoder(f"{folder}/my-model")
->>> bool((again.encode("A cat sleeps.") == own.encode("A cat sleeps.")).all())
+>>> bool((again.encode("A cat sleeps.") == custom.encode("A cat sleeps.")).all())
 True
 
 A module with arguments keeps them in an attribute ``config``, a dict; its weights are saved with it.

@@ -85,8 +85,8 @@ class FastTokenizer:
         self._tokenizer.no_truncation()
         self._add_special_tokens = add_special_tokens
         if lower_case:
-            given = self._tokenizer.normalizer
-            steps = [normalizers.Lowercase()] if given is None else [normalizers.Lowercase(), given]
+            last = self._tokenizer.normalizer
+            steps = [normalizers.Lowercase()] if last is None else [normalizers.Lowercase(), last]
             self._tokenizer.normalizer = normalizers.Sequence(steps)
         probe = self.encode(["a"], located=True)[0]
         if any(probe.type_ids):
@@ -116,8 +116,8 @@ class FastTokenizer:
         except BaseException as error:
             if not is_failure(error):
                 raise
-            for each in inputs if len(inputs) > 1 else []:
-                self.encode([each], located)  # The error names the text that fails.
+            for text in inputs if len(inputs) > 1 else []:
+                self.encode([text], located)  # The error names the text that fails.
             reason = f"the tokenizer fails at {inputs[0]!r:.40} ({one_line(error)})"
             raise ValueError(f"{reason}; its tokenizer.json is damaged or incomplete, so use another copy") from error
 

@@ -48,10 +48,7 @@ class Transformer(Tokenizing, nn.Module):
             the tokenizer, the configuration and the table of positions allow.
         lower_case: Whether to convert texts to lower case first.
         dtype: Dtype of the weights. Default: float32.
-        revision: Branch, tag or commit on the hub.
-        token: Access token for private models.
         cache_folder: Folder for downloads.
-        local_files_only: Use only files that have been downloaded before.
         backend: What runs it: ``"plain"`` for the Hugging Face module alone, with padding; ``"auto"`` for the fastest,
             or what the environment variable ``SBERT_BACKEND`` says.
 
@@ -78,17 +75,12 @@ class Transformer(Tokenizing, nn.Module):
         *,
         lower_case: bool = False,
         dtype: torch.dtype | None = None,
-        revision: str | None = None,
-        token: str | bool | None = None,
         cache_folder: str | None = None,
-        local_files_only: bool = False,
         backend: str = "auto",
     ) -> None:
         super().__init__()
         if isinstance(model, (str, os.PathLike)):
-            folder = resolve(
-                model, revision=revision, token=token, cache_folder=cache_folder, local_files_only=local_files_only
-            )
+            folder = resolve(model, cache_folder=cache_folder)
             model, tokenizer = read_whole(folder, lambda: _read(folder, dtype or torch.float32, tokenizer))
         elif tokenizer is None:
             raise ValueError("a transformer in memory has no tokenizer; pass its tokenizer as well")
@@ -194,11 +186,12 @@ class Transformer(Tokenizing, nn.Module):
 
     def tokenizer_copy(self) -> FastTokenizer | SlowTokenizer:
         """A private copy of the tokenizer, copied again after the tokenizer was replaced or extended."""
-        given = self._tokenizer
-        state = given, 0 if isinstance(given, PlainTokenizer) else len(given)  # That one cannot be extended.
+        original, lower = self._tokenizer, self.lower_case
+        state = original, 0 if isinstance(original, PlainTokenizer) else len(original)  # That one cannot be extended.
         if self._copy is None or self._copy[0] != state:
-            fast, lower = given.is_fast, self.lower_case
-            self._copy = state, FastTokenizer(given.backend_tokenizer, lower) if fast else SlowTokenizer(given, lower)
+            fast = original.is_fast
+            copy = FastTokenizer(original.backend_tokenizer, lower) if fast else SlowTokenizer(original, lower)
+            self._copy = state, copy
         return self._copy[1]
 
     def forward(self, batch: TokenBatch) -> TokenEmbeddings:

@@ -96,7 +96,7 @@ def find_foreign_file(folder: Path, also: Collection[str] = ()) -> str | None:
         path = PurePosixPath(name)
         return name in known or (path.parent in templates and path.suffix == ".jinja")
 
-    return find_foreign(folder, is_known, {str(path) for each in folders for path in (each, *each.parents)})
+    return find_foreign(folder, is_known, {str(path) for inner in folders for path in (inner, *inner.parents)})
 
 
 def _find_modules(folder: Path) -> set[PurePosixPath] | None:

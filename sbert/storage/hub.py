@@ -61,8 +61,8 @@ def resolve(
         except Exception as error:  # Errors of the hub's client and of its HTTP library, which differ by version.
             failures.append(error)
     what = text if revision is None else f"{text} at revision {revision}"
-    own = type(failures[-1]).__module__.startswith("huggingface_hub")  # Of such errors, the message says all.
-    raise FileNotFoundError(_remedy(what, failures, local_files_only)) from None if own else failures[-1]
+    is_hubs = type(failures[-1]).__module__.startswith("huggingface_hub")  # Of such errors, the message says all.
+    raise FileNotFoundError(_remedy(what, failures, local_files_only)) from None if is_hubs else failures[-1]
 
 
 def _remedy(name: str, failures: list[Exception], local: bool) -> str:

@@ -51,13 +51,13 @@ def both(model: Any) -> list[Any]:
 
 def test_each_role_has_the_vectors_of_its_modules() -> None:
     model = encoder()
-    alone = (SentenceEncoder(*chain, Normalize(), device="cpu") for chain in ([static()], documents()))
-    prompted = zip(alone, ("red ", "a "), strict=True)
-    expected = [each.encode(TEXTS, prompt=prompt, **OPTIONS) for each, prompt in prompted]
-    for role, vectors, own in zip(model.routes, both(model), expected, strict=True):
-        np.testing.assert_array_equal(vectors, own)
-        np.testing.assert_array_equal(model.encode(TEXTS, prompt_name=role, task=role, **OPTIONS), own)
-        np.testing.assert_array_equal(model.route(role).encode(TEXTS, prompt_name=role, **OPTIONS), own)
+    encoders = (SentenceEncoder(*chain, Normalize(), device="cpu") for chain in ([static()], documents()))
+    prompted = zip(encoders, ("red ", "a "), strict=True)
+    expected = [encoder.encode(TEXTS, prompt=prompt, **OPTIONS) for encoder, prompt in prompted]
+    for role, vectors, alone in zip(model.routes, both(model), expected, strict=True):
+        np.testing.assert_array_equal(vectors, alone)
+        np.testing.assert_array_equal(model.encode(TEXTS, prompt_name=role, task=role, **OPTIONS), alone)
+        np.testing.assert_array_equal(model.route(role).encode(TEXTS, prompt_name=role, **OPTIONS), alone)
     assert (len(model), model.get_sentence_embedding_dimension()) == (2, 16)
     assert [encoder.max_seq_length for encoder in model.encoders] == [None, 64]
     model.truncate_dim = 4  # An encoder of a route has the settings of the model.
@@ -265,7 +265,7 @@ def test_sentence_transformers_in_both_directions(tmp_path: Path) -> None:
     theirs.save(str(tmp_path / "theirs"))
     again = SentenceEncoder(tmp_path / "theirs", device="cpu")
     for role in ("encode", "encode_query", "encode_document"):
-        vectors = [getattr(each, role)(TEXTS) for each in (model.to("cpu"), theirs, again)]
+        vectors = [getattr(encoder, role)(TEXTS) for encoder in (model.to("cpu"), theirs, again)]
         np.testing.assert_allclose(vectors[1], vectors[0], atol=1e-6)
         np.testing.assert_array_equal(vectors[2], vectors[0])
     assert again[0].default_route == "document"

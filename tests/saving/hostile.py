@@ -36,8 +36,8 @@ def values(name: str, **changed: Any) -> Edit:
 
     def edit(folder: Path) -> None:
         path = folder / name
-        given = json.loads(path.read_text()) if path.exists() else {}
-        path.write_text(json.dumps({key: x for key, x in {**given, **changed}.items() if x is not ...}))
+        before = json.loads(path.read_text()) if path.exists() else {}
+        path.write_text(json.dumps({key: x for key, x in {**before, **changed}.items() if x is not ...}))
 
     return edit
 
@@ -203,10 +203,10 @@ def repack(content: Callable[[], Iterable[bytes]], **options: int) -> Edit:
         (folder / "model.safetensors").unlink()
         torch.save({"weight": torch.zeros(2)}, buffer := io.BytesIO())
         path = folder / "pytorch_model.bin"
-        with zipfile.ZipFile(buffer) as given, zipfile.ZipFile(path, "w", **options) as made:  # type: ignore[call-overload]
-            for name in given.namelist():
-                blocks = content() if name.endswith("data.pkl") else [given.read(name)]
-                with made.open(name, "w", force_zip64=True) as file:
+        with zipfile.ZipFile(buffer) as source, zipfile.ZipFile(path, "w", **options) as target:  # type: ignore[call-overload]
+            for name in source.namelist():
+                blocks = content() if name.endswith("data.pkl") else [source.read(name)]
+                with target.open(name, "w", force_zip64=True) as file:
                     file.writelines(blocks)
 
     return edit
@@ -265,8 +265,8 @@ def shard(*names: str) -> Edit:
 
 def both(*edits: Edit) -> Edit:
     def edit(folder: Path) -> None:
-        for each in edits:
-            each(folder)
+        for change in edits:
+            change(folder)
 
     return edit
 
@@ -280,8 +280,8 @@ def adapter(**config: Any) -> Edit:
         (folder / "config.json").unlink()
         (folder / "model.safetensors").unlink()
         common = {"peft_type": "LORA", "task_type": "FEATURE_EXTRACTION", "target_modules": ["query"]}
-        given = {"base_model_name_or_path": str(base), "r": 2, "lora_alpha": 4, **common, **config}
-        (folder / "adapter_config.json").write_text(json.dumps(given))
+        settings = {"base_model_name_or_path": str(base), "r": 2, "lora_alpha": 4, **common, **config}
+        (folder / "adapter_config.json").write_text(json.dumps(settings))
         name = "base_model.model.encoder.layer.0.attention.self.query.lora_A.weight"
         save_file({name: torch.zeros(2, 16)}, folder / "adapter_model.safetensors", {"format": "pt"})
 
@@ -407,12 +407,12 @@ def cases() -> Iterator[tuple[str, str, Edit, str]]:
     yield "deep JSON", "bert", text("modules.json", "[" * 10**5), "modules.json"
 
     for size in (30_000, 2**20, HUGE, -1, 0):
-        given = {"in_features": size, "out_features": size, "bias": True}
-        yield f"Dense {size}", "bert", module("3_Dense", DENSE, **given), "3_Dense/config.json"
+        sizes = {"in_features": size, "out_features": size, "bias": True}
+        yield f"Dense {size}", "bert", module("3_Dense", DENSE, **sizes), "3_Dense/config.json"
     yield "LayerNorm", "bert", module("3_LayerNorm", kind="LayerNorm", dimension=HUGE), "3_LayerNorm/config.json"
     for key, size in (("num_layers", HUGE), ("num_layers", -1), ("num_layers", 0), ("hidden_dim", 2**20)):
-        given = {**LSTM, key: size}
-        yield f"LSTM {key} {size}", "bert", module("3_LSTM", LSTM_WEIGHTS, "LSTM", **given), "3_LSTM/lstm_config.json"
+        sizes = {**LSTM, key: size}
+        yield f"LSTM {key} {size}", "bert", module("3_LSTM", LSTM_WEIGHTS, "LSTM", **sizes), "3_LSTM/lstm_config.json"
     yield "LSTM dropout", "bert", module("3_LSTM", LSTM_WEIGHTS, "LSTM", **{**LSTM, "dropout": 5}), "lstm_config.json"
 
     for dtype in DTYPES:

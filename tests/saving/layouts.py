@@ -258,9 +258,9 @@ def transformer_folder(folder: Path) -> Path:
 
 def links(folder: Path) -> Path:
     """As the cache of the hub: each file is a link out of the folder, which is reached by a link."""
-    given, snapshot = minilm(folder.with_name("blobs")), folder.with_name("snapshot")
-    for path in [path for path in given.rglob("*") if path.is_file()]:
-        link = snapshot / path.relative_to(given)
+    blobs, snapshot = minilm(folder.with_name("blobs")), folder.with_name("snapshot")
+    for path in [path for path in blobs.rglob("*") if path.is_file()]:
+        link = snapshot / path.relative_to(blobs)
         link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(path)
     folder.symlink_to(snapshot, target_is_directory=True)

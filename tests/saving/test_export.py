@@ -70,15 +70,15 @@ def run_readme(path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def check(model: SentenceEncoder, path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = ["A cat sleeps.", "Taxes go up."]
-    own = model.encode(texts, on_truncate="ignore")
+    expected = model.encode(texts, on_truncate="ignore")
     difference = export(model, path, kind)
-    np.testing.assert_array_equal(model.encode(texts, on_truncate="ignore"), own)  # It stays as it is.
+    np.testing.assert_array_equal(model.encode(texts, on_truncate="ignore"), expected)  # It stays as it is.
     vectors = run_readme(path, monkeypatch)
-    print(f"\n{kind}: {difference:.1e}, by its README {np.abs(vectors - own).max():.1e}")
+    print(f"\n{kind}: {difference:.1e}, by its README {np.abs(vectors - expected).max():.1e}")
     assert difference is not None
     assert difference <= 1e-5
-    assert np.abs(vectors - own).max() <= 1e-5
-    assert np.abs(own[0] - own[1]).max() > 1e-3
+    assert np.abs(vectors - expected).max() <= 1e-5
+    assert np.abs(expected[0] - expected[1]).max() > 1e-3
 
 
 @pytest.mark.usefixtures("untraced")

@@ -110,7 +110,7 @@ def test_heads_for_other_tasks_are_no_surprise(good: Path, tmp_path: Path, prefi
     tensors |= {name: torch.zeros(2) for name in HEADS}
     tensors[f"{prefix}embeddings.position_ids"] = torch.arange(64)[None]
     save_file(tensors, folder / "model.safetensors", {"format": "pt"})
-    vectors = [SentenceEncoder(each, device="cpu").encode("a small boat") for each in (folder, good / "roberta")]
+    vectors = [SentenceEncoder(path, device="cpu").encode("a small boat") for path in (folder, good / "roberta")]
     np.testing.assert_array_equal(*vectors)
 
 

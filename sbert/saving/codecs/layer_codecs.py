@@ -86,10 +86,10 @@ def user_settings(module: nn.Module, _: object) -> dict[str, Any]:
 
 
 def _pooling_arguments(config: JsonObject) -> dict[str, Any]:
-    given = config.field("pooling_mode", (str, list), None)
-    if given is None:
-        given = [mode for key, mode in POOLING_KEYS.items() if config.field(key, bool, None)]
-    names = [given] if isinstance(given, str) else given or ["mean"]
+    names = config.field("pooling_mode", (str, list), None)
+    if names is None:
+        names = [mode for key, mode in POOLING_KEYS.items() if config.field(key, bool, None)]
+    names = [names] if isinstance(names, str) else names or ["mean"]
     modes = [POOLING_NAMES.get(str(name), str(name)) for name in names]
     unknown = [mode for mode in modes if mode not in POOLINGS]
     if unknown:
@@ -101,7 +101,7 @@ def _pooling_arguments(config: JsonObject) -> dict[str, Any]:
 def _pooling_settings(module: Pooling, input_dims: Mapping[nn.Module, int]) -> dict[str, Any]:
     # The flags express neither an order nor registered modes. The list is read since sentence-transformers 5.4.
     in_order_of_flags = [mode for mode in POOLING_KEYS.values() if mode in module.modes]
-    foreign_names = {ours: theirs for theirs, ours in POOLING_NAMES.items()}
+    foreign_names = {mode: name for name, mode in POOLING_NAMES.items()}
     modes = [foreign_names.get(mode, mode) for mode in module.modes]
     return {
         "word_embedding_dimension": input_dims[module],

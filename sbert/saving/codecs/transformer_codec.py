@@ -89,7 +89,7 @@ def _base_of(folder: Path, resolve: Callable[[str], Path]) -> Path:
         return resolve(name)
 
 
-def _read_arguments(config: JsonObject, given: Arguments) -> dict[str, dict[str, Any]]:
+def _read_arguments(config: JsonObject, callers: Arguments) -> dict[str, dict[str, Any]]:
     """The arguments for transformers: those that the folder states and is allowed to, and over them the caller's.
 
     Raises:
@@ -112,7 +112,7 @@ def _read_arguments(config: JsonObject, given: Arguments) -> dict[str, dict[str,
                 arguments[name][key] = value
             else:
                 ignored.append(f"{name} {key}={value!r} ignored")
-        arguments[name] |= given.get(name, {})
+        arguments[name] |= callers.get(name, {})
     for key in ignored:
         warn(f"{config.path}: {key}")
     return arguments
