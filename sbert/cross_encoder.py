@@ -18,7 +18,7 @@ from sbert.evaluation.evaluator import Evaluate
 from sbert.inputs.arguments import check_positive, known_arguments_or, with_aliases, with_aliases_of
 from sbert.inputs.devices import adapt_half_precision, check_device, default_device
 from sbert.inputs.texts import Pair, is_pair, pairs_of, texts_of
-from sbert.losses.scores import choose_score_loss
+from sbert.losses.score_losses import choose_score_loss
 from sbert.losses.signature import Loss
 from sbert.modules.tokenizer import PairTokenizer
 from sbert.pipeline.encode import encode_texts

@@ -34,8 +34,8 @@ It is a function. Chunks, several processes, deduplication and the wrappers work
 >>> def hardest_negative(anchor, positive):
 ...     '''Each anchor is nearer to its own positive than to that of any other row, by a margin.'''
 ...     scores = F.normalize(anchor) @ F.normalize(positive).T  # (rows, rows)
-...     own = torch.eye(len(scores), dtype=torch.bool, device=scores.device)
-...     hardest = scores.masked_fill(own, -torch.inf).amax(1)  # (rows,)
+...     diagonal = torch.eye(len(scores), dtype=torch.bool, device=scores.device)
+...     hardest = scores.masked_fill(diagonal, -torch.inf).amax(1)  # (rows,)
 ...     return F.relu(hardest - scores.diagonal() + 0.3).mean()
 >>> pairs = [{"anchor": f"There are {i} cats.", "positive": f"I see {i} cats."} for i in range(16)]
 >>> config = TrainingConfig(batch_size=8, chunk_tokens=256, sampler="no_duplicates")
@@ -97,22 +97,26 @@ encoder returns them side by side: a subclass of ``Transformer`` concatenates th
 - Labels are checked before the first step, and the error names the row.
 """
 
-from sbert.losses.classification import SoftmaxLoss
-from sbert.losses.contrastive import ContrastiveLoss, OnlineContrastiveLoss
 from sbert.losses.distillation import DistillKLDivLoss, EmbeddingDistillationLoss, MarginMSELoss, MSELoss
-from sbert.losses.lists import (
-    LambdaLoss,
-    ListMLELoss,
-    ListNetLoss,
-    LocalizedContrastiveLoss,
-    RankNetLoss,
-    ScoreMarginMSELoss,
+from sbert.losses.lists import LambdaLoss, ListMLELoss, ListNetLoss, LocalizedContrastiveLoss, RankNetLoss
+from sbert.losses.lists import ScoreMarginMSELoss as ScoreMarginMSELoss
+from sbert.losses.margin_losses import (
+    BatchAllTripletLoss,
+    BatchHardTripletLoss,
+    BatchSemiHardTripletLoss,
+    ContrastiveLoss,
+    OnlineContrastiveLoss,
+    TripletLoss,
+)
+from sbert.losses.pair_losses import (
+    AnglELoss,
+    CoSENTLoss,
+    CosineSimilarityLoss,
+    GlobalOrthogonalRegularizationLoss,
+    SoftmaxLoss,
 )
 from sbert.losses.ranking import ContrastiveTensionLoss, MegaBatchMarginLoss, MultipleNegativesRankingLoss
-from sbert.losses.regression import AnglELoss, CoSENTLoss, CosineSimilarityLoss
-from sbert.losses.regularization import GlobalOrthogonalRegularizationLoss
-from sbert.losses.scores import BinaryCrossEntropyLoss, CrossEntropyLoss, SquaredErrorLoss
-from sbert.losses.triplets import BatchAllTripletLoss, BatchHardTripletLoss, BatchSemiHardTripletLoss, TripletLoss
+from sbert.losses.score_losses import BinaryCrossEntropyLoss, CrossEntropyLoss, SquaredErrorLoss
 from sbert.losses.wrappers import AdaptiveLayerLoss, MatryoshkaLoss, WeightedSum
 
 __all__ = [

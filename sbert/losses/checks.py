@@ -24,11 +24,11 @@ class Data(NamedTuple):
     labels: Tensor | None
 
 
-def run_check(loss: object, given: Tensor | Data) -> None:
+def run_check(loss: object, checked: Tensor | Data) -> None:
     """Call the loss's ``check_labels`` or ``check_data``, if it has one; a plain function accepts everything."""
-    check = getattr(loss, "check_data", None) if isinstance(given, Data) else getattr(loss, "check_labels", None)
+    check = getattr(loss, "check_data", None) if isinstance(checked, Data) else getattr(loss, "check_labels", None)
     if check is not None:
-        check(given)
+        check(checked)
 
 
 def check_temperature(temperature: float, name: str = "temperature") -> float:
@@ -53,13 +53,13 @@ def check_columns(loss: object, *columns: Tensor) -> list[Tensor]:
     name, dtype = type(loss).__name__, torch.float32
     for column in columns:
         if not isinstance(column, Tensor) or not column.is_floating_point():
-            given = f"{column.dtype} tensor" if isinstance(column, Tensor) else type(column).__name__
-            raise TypeError(f"{name} takes columns of vectors, floating-point tensors (rows, dim), not a {given}")
+            kind = f"{column.dtype} tensor" if isinstance(column, Tensor) else type(column).__name__
+            raise TypeError(f"{name} takes columns of vectors, floating-point tensors (rows, dim), not a {kind}")
         dtype = torch.promote_types(dtype, column.dtype)
     shapes = [tuple(column.shape) for column in columns]
     if not shapes or len(shapes[0]) != 2 or len(set(shapes)) > 1:
-        given = ", ".join(map(str, shapes)) or "none"
-        raise ValueError(f"{name} takes columns of one shape (rows, dim); found {given}")
+        listed = ", ".join(map(str, shapes)) or "none"
+        raise ValueError(f"{name} takes columns of one shape (rows, dim); found {listed}")
     if not shapes[0][0]:
         raise ValueError(f"{name} was given no rows; pass at least 1")
     return [column.to(dtype) for column in columns]
@@ -68,8 +68,8 @@ def check_columns(loss: object, *columns: Tensor) -> list[Tensor]:
 def check_dim(loss: object, vectors: Tensor, dim: int) -> None:
     """Raise a ValueError unless the vectors have the dimension for which the loss has weights."""
     if vectors.shape[-1] != dim:
-        given = f"vectors have dim {vectors.shape[-1]}, but {type(loss).__name__} was made with dim={dim}"
-        raise ValueError(f"{given}; pass dim={vectors.shape[-1]}; truncated vectors need a loss of their own")
+        what = f"vectors have dim {vectors.shape[-1]}, but {type(loss).__name__} was made with dim={dim}"
+        raise ValueError(f"{what}; pass dim={vectors.shape[-1]}; truncated vectors need a loss of their own")
 
 
 def project(vectors: Tensor, layer: nn.Linear) -> Tensor:
@@ -121,8 +121,8 @@ def check_values(loss: object, labels: Tensor, good: Tensor, expected: str) -> N
     place = tuple((~good).nonzero()[0].tolist())
     value = labels[place].item()
     where = ", ".join(map(str, place))
-    given = f"{value:g}" if isinstance(value, float) else str(value)
-    raise ValueError(f"labels[{where}] is {given}; {type(loss).__name__} takes {expected}")
+    shown = f"{value:g}" if isinstance(value, float) else str(value)
+    raise ValueError(f"labels[{where}] is {shown}; {type(loss).__name__} takes {expected}")
 
 
 def check_finite_labels(loss: object, labels: Tensor) -> None:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from sbert.functional import check_similarity, pairwise_similarity
 from sbert.losses.checks import check_columns, check_dim, check_mask, check_temperature, project, require_labels
-from sbert.losses.distances import DISTANCES, check_distance, pairwise_distance
+from sbert.losses.margin_losses import DISTANCES, check_distance, pairwise_distance
 from sbert.losses.module import LossModule
 
 
@@ -178,8 +178,8 @@ class DistillKLDivLoss(LossModule):
     ) -> None:
         super().__init__()
         self.temperature: float = check_temperature(temperature)
-        own = temperature if teacher_temperature is None else teacher_temperature
-        self.teacher_temperature: float = check_temperature(own)
+        chosen = temperature if teacher_temperature is None else teacher_temperature
+        self.teacher_temperature: float = check_temperature(chosen)
         self.similarity: str = check_similarity(similarity)
 
     def forward(
@@ -193,6 +193,8 @@ class DistillKLDivLoss(LossModule):
         if mask is not None:
             check_mask(self, mask, student.shape)
             # Not -inf, as 0 * inf is NaN.
-            student, teacher = (each.masked_fill(~mask, torch.finfo(each.dtype).min / 2) for each in (student, teacher))
+            student, teacher = (
+                scores.masked_fill(~mask, torch.finfo(scores.dtype).min / 2) for scores in (student, teacher)
+            )
         student, teacher = student.log_softmax(1), teacher.log_softmax(1)
         return self.temperature**2 * F.kl_div(student, teacher, reduction="batchmean", log_target=True)

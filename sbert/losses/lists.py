@@ -191,12 +191,12 @@ class LocalizedContrastiveLoss(ListLoss):
     ) -> tuple[list[tuple[Any, ...]], dict[str, Any]]:
         """Add documents of other queries to each row of pairs (query, document)."""
         documents = list(dict.fromkeys(document for row in texts for _, document in row))
-        own: dict[str, set[str]] = {}
+        of_query: dict[str, set[str]] = {}
         for query, document in (pair for row in texts for pair in row):
-            own.setdefault(query, set()).add(document)
+            of_query.setdefault(query, set()).add(document)
 
         def add_others(query: str) -> list[tuple[str, str]]:
-            others = [document for document in documents if document not in own[query]]
+            others = [document for document in documents if document not in of_query[query]]
             count = int(min(self.in_batch, len(others)))
             return [(query, others[place]) for place in np.sort(generator.permutation(len(others))[:count])]
 
@@ -309,7 +309,7 @@ class _PairLoss(ListLoss):
     def forward(self, *scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tensor:
         matrix, labels, mask = self.check_lists(scores, labels, mask)
         order = matrix.masked_fill(~mask, -torch.inf).argsort(dim=1, descending=True, stable=True)
-        matrix, labels, mask = (each.gather(1, order) for each in (matrix, labels, mask))
+        matrix, labels, mask = (tensor.gather(1, order) for tensor in (matrix, labels, mask))
         counted = mask[:, :, None] & mask[:, None]  # (queries, documents, documents)
         if self.weighting != "ndcg_loss1":
             counted = counted & (labels[:, :, None] > labels[:, None])

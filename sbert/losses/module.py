@@ -32,17 +32,17 @@ class LossModule(nn.Module):
     def __new__(cls, *values: Any, **named: Any) -> Self:
         for value in (*values, *named.values()):
             if "model" in named or is_model_like(value):
-                own = list(inspect.signature(cls.__init__).parameters.values())[1:]
-                needed = ", ".join(str(one).partition(":")[0] for one in own if one.default is one.empty)
-                given = f"{cls.__name__} was given a model ({type(value).__name__}); a loss never sees the model"
-                raise TypeError(f"{given}. Pass it to the trainer: Trainer(model, data, {cls.__name__}({needed}))")
+                parameters = list(inspect.signature(cls.__init__).parameters.values())[1:]
+                needed = ", ".join(str(part).partition(":")[0] for part in parameters if part.default is part.empty)
+                reason = f"{cls.__name__} was given a model ({type(value).__name__}); a loss never sees the model"
+                raise TypeError(f"{reason}. Pass it to the trainer: Trainer(model, data, {cls.__name__}({needed}))")
         return super().__new__(cls)
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         # Python 3.10 would show the arguments of __new__.
-        own = inspect.signature(cls.__init__)
-        cls.__signature__ = own.replace(parameters=list(own.parameters.values())[1:])  # type: ignore[attr-defined]
+        signature = inspect.signature(cls.__init__)
+        cls.__signature__ = signature.replace(parameters=list(signature.parameters.values())[1:])  # type: ignore[attr-defined]
 
     # What the data must have: rows in its largest batch; and labels that differ, for the reason that stands here.
     least_rows: int = 1
@@ -63,14 +63,14 @@ class LossModule(nn.Module):
 
     def check_data(self, data: Data) -> None:
         """Raise a ValueError if the data teaches the loss nothing: too few rows to compare, or equal labels."""
-        own, labels = type(self).__name__, data.labels
+        loss, labels = type(self).__name__, data.labels
         if data.rows < self.least_rows:
-            name = f"batches of at most {data.rows} row{'s' * (data.rows > 1)} teach {own} nothing"
+            name = f"batches of at most {data.rows} row{'s' * (data.rows > 1)} teach {loss} nothing"
             remedy = f"pass at least {self.least_rows} rows and a batch_size of at least {self.least_rows}"
             raise ValueError(f"{name}, which compares the rows of a batch; {remedy}")
         reason = self.needs_different_labels
         if reason and labels is not None and labels.ndim == 1 and bool((labels == labels[0]).all()):
-            name = f"every label is {labels[0].item():g}, which teaches {own} nothing"
+            name = f"every label is {labels[0].item():g}, which teaches {loss} nothing"
             raise ValueError(f"{name}: {reason}; add rows with other labels")
 
 

@@ -19,7 +19,7 @@ from sbert.losses.module import LossModule
 # Rows scored at a time: with thousands of rows, all scores at once would take more memory than the model.
 _ROWS = 512
 
-Blocks = list[tuple[int, int]]  # Pairs of columns whose rows are compared.
+_Blocks = list[tuple[int, int]]  # Pairs of columns whose rows are compared.
 # For each name in ``contrast``, the columns whose rows are compared: 0 the anchor, 1 the positive, 2 all negatives.
 _CONTRASTS = {
     "anchor-anchor": (0, 0),
@@ -152,11 +152,11 @@ class MultipleNegativesRankingLoss(LossModule):
         blocks = [(0, column) for column in range(1, len(columns))]
         for name in self.contrast:
             query, column = _CONTRASTS[name]
-            blocks += [(query, each) for each in ([column] if column < 2 else range(2, len(columns)))]
+            blocks += [(query, other) for other in ([column] if column < 2 else range(2, len(columns)))]
         loss = self._compare(blocks, columns, texts, guide)
         return (loss + self._compare([(1, 0)], columns, texts, guide)) / 2 if self.symmetric else loss
 
-    def _compare(self, blocks: Blocks, columns: list[Tensor], texts: Tensor | None, guide: Tensor | None) -> Tensor:
+    def _compare(self, blocks: _Blocks, columns: list[Tensor], texts: Tensor | None, guide: Tensor | None) -> Tensor:
         """The mean cross-entropy of all rows; each block compares two columns, the first block has the positives."""
         rows = len(columns[0])
         parts = [slice(start, min(start + _ROWS, rows)) for start in range(0, rows, _ROWS)]
@@ -166,28 +166,28 @@ class MultipleNegativesRankingLoss(LossModule):
         return torch.stack([sum_of(blocks, columns, part, texts, guide) for part in parts]).sum() / rows
 
     def _sum(
-        self, blocks: Blocks, columns: list[Tensor], part: slice, texts: Tensor | None, guide: Tensor | None
+        self, blocks: _Blocks, columns: list[Tensor], part: slice, texts: Tensor | None, guide: Tensor | None
     ) -> Tensor:
         """The sum of the losses of the rows in ``part``."""
         rows = torch.arange(len(columns[0]), device=columns[0].device)
-        own = rows[part, None] == rows  # (part rows, rows)
+        same_row = rows[part, None] == rows  # (part rows, rows)
         limit = None if guide is None else self._limit(guide, part)
         scores = []
         for query, column in blocks:
             similarities: Tensor = SIMILARITIES[self.similarity](columns[query][part], columns[column])
             block = similarities / self.temperature  # (part rows, rows)
             if self.hardness and query == 0 and column > 0:
-                block = block + self.hardness * similarities.detach() * self._weigh(column, own)
-            masks = [own] if query == column or (query == 1 and column > 1) else []
+                block = block + self.hardness * similarities.detach() * self._weigh(column, same_row)
+            masks = [same_row] if query == column or (query == 1 and column > 1) else []
             if not self.in_batch:
-                masks.append(~own)
+                masks.append(~same_row)
             if texts is not None:
                 masks.append(_same_text(texts, column, part))
             if guide is not None and limit is not None:
                 masks.append(cos_sim(guide[part, query], guide[:, column]) > limit)
             if masks:
                 out = torch.stack(masks).any(0)  # (part rows, rows): no candidates
-                block = block.masked_fill(out & ~own if query + column == 1 else out, -torch.inf)
+                block = block.masked_fill(out & ~same_row if query + column == 1 else out, -torch.inf)
             scores.append(block)
         return F.cross_entropy(torch.cat(scores, 1), rows[part], reduction="sum")
 
@@ -197,11 +197,11 @@ class MultipleNegativesRankingLoss(LossModule):
         positive = cos_sim(guide[part, 0], guide[:, 1]).diagonal(part.start)[:, None]
         return positive - self.guide_margin * (positive.abs() if self.relative_margin else 1)
 
-    def _weigh(self, column: int, own: Tensor) -> Tensor:
+    def _weigh(self, column: int, same_row: Tensor) -> Tensor:
         """Mask of the candidates of a column that are weighted by their hardness, (part rows, rows)."""
         if self.hardness_mode == "hard":
-            return own & (column > 1)
-        return ~own if self.hardness_mode == "in_batch" or column == 1 else torch.ones_like(own)
+            return same_row & (column > 1)
+        return ~same_row if self.hardness_mode == "in_batch" or column == 1 else torch.ones_like(same_row)
 
     def check_data(self, data: Data) -> None:
         """Raise unless a row has a candidate other than its positive."""
@@ -260,8 +260,8 @@ class ContrastiveTensionLoss(LossModule):
             raise ValueError(f"dim {sentence.shape[1]} is odd; pass the vectors of two models side by side")
         first, second = sentence.chunk(2, 1)
         scores: Tensor = SIMILARITIES[self.similarity](first, second) * self.log_scale.exp()  # (rows, rows)
-        own = torch.arange(len(scores), device=scores.device)
-        return (F.cross_entropy(scores, own) + F.cross_entropy(scores.T, own)) / 2
+        diagonal = torch.arange(len(scores), device=scores.device)
+        return (F.cross_entropy(scores, diagonal) + F.cross_entropy(scores.T, diagonal)) / 2
 
 
 class MegaBatchMarginLoss(LossModule):

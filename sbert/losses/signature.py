@@ -75,32 +75,33 @@ class Signature:
             >>> Signature.of(lambda anchor, positive, labels, temperature=0.05: anchor.sum()).columns
             ('anchor', 'positive')
         """
-        known = getattr(loss, "signature", None)
-        if isinstance(known, cls):
-            return known
+        stored = getattr(loss, "signature", None)
+        if isinstance(stored, cls):
+            return stored
         _check_loss(loss)
         function, name = inspect.unwrap(loss), getattr(loss, "__name__", type(loss).__name__)
         function = function.forward if isinstance(function, nn.Module) else function
-        parameters = [each for each in inspect.signature(function).parameters.values() if each.kind != each.VAR_KEYWORD]
+        parameters = [part for part in inspect.signature(function).parameters.values() if part.kind != part.VAR_KEYWORD]
         _check_order(name, parameters)
-        columns = [each for each in parameters if _is_column(each)]
-        others = [each for each in parameters if not _is_column(each)]
+        columns = {part.name: part.kind for part in parameters if _is_column(part)}
+        defaults = {part.name: part.default is not part.empty for part in parameters if not _is_column(part)}
         foreign = type(loss).__module__.startswith("sentence_transformers.")
-        if foreign or any(each.name == "sentence_features" for each in columns):
+        if foreign or "sentence_features" in columns:
             remedy = "here it sees vectors: pass a function of them, such as loss(anchor, positive, labels)"
             raise TypeError(f"{name} is a loss of sentence-transformers, which runs the model; {remedy}")
         if not columns:
             raise TypeError(f"{name} takes no columns; give it parameters such as anchor and positive")
+        variable = inspect.Parameter.VAR_POSITIONAL
         return cls(
             name=name,
-            columns=tuple(each.name for each in columns if each.kind != each.VAR_POSITIONAL),
-            more=next((each.name for each in columns if each.kind == each.VAR_POSITIONAL), None),
-            extras=frozenset(each.name for each in others) & frozenset(EXTRAS),
-            needs_labels=any(each.name == "labels" and each.default is each.empty for each in others),
-            settings=tuple(each.name for each in others if each.name not in EXTRAS and each.default is not each.empty),
+            columns=tuple(column for column, kind in columns.items() if kind != variable),
+            more=next((column for column, kind in columns.items() if kind == variable), None),
+            extras=frozenset(EXTRAS).intersection(defaults),
+            needs_labels=defaults.get("labels") is False,
+            settings=tuple(other for other, has_default in defaults.items() if other not in EXTRAS and has_default),
             labels_are_vectors=bool(getattr(loss, "labels_are_vectors", False)),
             labels_are_classes=bool(getattr(loss, "labels_are_classes", False)),
-            row_data=tuple(each.name for each in others if each.name not in EXTRAS and each.default is each.empty),
+            row_data=tuple(other for other, has_default in defaults.items() if other not in EXTRAS and not has_default),
             collates=(loss.collate,) if hasattr(loss, "collate") else (),
         )
 
@@ -122,7 +123,7 @@ class Signature:
         longest = max(signatures, key=lambda signature: len(signature.columns))
         for other in signatures:
             pairs = zip(other.columns, longest.columns, strict=False)
-            swapped = any(own != column and own in longest.columns for own, column in pairs)
+            swapped = any(name != column and name in longest.columns for name, column in pairs)
             if swapped or (other.more is None and len(other.columns) < len(longest.columns)):
                 both = f"{longest.name} takes {longest}, but {other.name} takes {other}"
                 raise ValueError(f"{both}; pass losses of as many columns, in the same order")
@@ -227,8 +228,8 @@ def _check_order(name: str, parameters: Sequence[inspect.Parameter]) -> None:
         if not _is_column(parameter):
             earlier = parameter.name
         elif earlier is not None:
-            given = f"{name} has the column {parameter.name!r} after {earlier!r}; put {earlier!r} last"
-            raise TypeError(f"{given}; if {parameter.name!r} is not text but data of the row, put it after a *")
+            what = f"{name} has the column {parameter.name!r} after {earlier!r}; put {earlier!r} last"
+            raise TypeError(f"{what}; if {parameter.name!r} is not text but data of the row, put it after a *")
 
 
 def _check_loss(loss: object) -> None:

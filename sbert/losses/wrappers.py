@@ -31,18 +31,18 @@ class _Combination(LossModule):
         if not valid or not any(self.weights):
             raise ValueError(f"weights={self.weights}; pass {terms} numbers of 0 or more, not all of them 0")
         self.signature: Signature = Signature.combine(type(self).__name__, [Signature.of(loss) for loss in losses])
-        if own := [type(loss).__name__ for loss in losses if hasattr(loss, "encode")]:
-            raise TypeError(f"{own[0]} encodes by itself, which {type(self).__name__} does not call; train with it")
+        if names := [type(loss).__name__ for loss in losses if hasattr(loss, "encode")]:
+            raise TypeError(f"{names[0]} encodes by itself, which {type(self).__name__} does not call; train with it")
         self.losses: tuple[Loss, ...] = tuple(losses)
         # A tuple can hold functions, but the optimizer finds the losses' weights only in a ModuleList.
         self.registered: nn.ModuleList = nn.ModuleList(loss for loss in losses if isinstance(loss, nn.Module))
 
     def _select_extras(self, extras: Mapping[str, Any]) -> dict[str, Any]:
         """The extras that are not None, each of which a loss must take."""
-        given = {name: extra for name, extra in extras.items() if extra is not None}
-        if unknown := [name for name in given if name not in self.signature.by_name]:
+        passed = {name: extra for name, extra in extras.items() if extra is not None}
+        if unknown := [name for name in passed if name not in self.signature.by_name]:
             raise TypeError(f"{', '.join(unknown)} given, which no loss in {self.signature.name} takes; leave it out")
-        return given
+        return passed
 
     def check_labels(self, labels: Tensor) -> None:
         """Raise the error of the first loss that rejects the labels."""
@@ -74,7 +74,7 @@ class MatryoshkaLoss(_Combination):
 
     Raises:
         ValueError: If a dimension or a weight is invalid, or a dimension is greater than that of the vectors.
-        TypeError: If the loss is not callable, or does not take an extra that was given.
+        TypeError: If the loss is not callable, or does not take an extra that was passed.
 
     References:
         Kusupati et al., 2022, equation 1. https://arxiv.org/abs/2205.13147
@@ -100,17 +100,17 @@ class MatryoshkaLoss(_Combination):
         full = check_columns(self, *columns)[0].shape[1]
         if max(self.dims) > full:
             raise ValueError(f"dims contains {max(self.dims)}, but the vectors have dim {full}; pass at most {full}")
-        given = self._select_extras(extras)
+        passed = self._select_extras(extras)
         # The shape does not tell whether labels are vectors: the scores of `dim` candidates have the same one.
-        vectors = given.get("labels") if self.signature.labels_are_vectors else None
+        vectors = passed.get("labels") if self.signature.labels_are_vectors else None
         if vectors is not None and vectors.shape[-1] != full:
             what = f"labels are vectors of dim {vectors.shape[-1]}, but the columns have dim {full}"
             raise ValueError(f"{what}; pass labels of that dim")
         values = []
         for dim, weight in zip(self.dims, self.weights, strict=True):
             if vectors is not None:
-                given["labels"] = vectors[..., :dim]
-            values.append(weight * self.losses[0](*(column[:, :dim] for column in columns), **given))
+                passed["labels"] = vectors[..., :dim]
+            values.append(weight * self.losses[0](*(column[:, :dim] for column in columns), **passed))
         return torch.stack(values).sum()
 
 
@@ -138,7 +138,7 @@ class AdaptiveLayerLoss(_Combination):
 
     Raises:
         ValueError: If a setting is invalid, or the vectors cannot be divided into so many layers.
-        TypeError: If the loss is not callable, or does not take an extra that was given.
+        TypeError: If the loss is not callable, or does not take an extra that was passed.
 
     References:
         Li et al., 2024 (2d-Matryoshka). https://arxiv.org/abs/2402.14776
@@ -169,11 +169,11 @@ class AdaptiveLayerLoss(_Combination):
         self.kl_temperature: float = check_temperature(kl_temperature)
 
     def forward(self, *columns: Tensor, **extras: Any) -> Tensor:
-        given, columns = self._select_extras(extras), tuple(check_columns(self, *columns))
+        passed, columns = self._select_extras(extras), tuple(check_columns(self, *columns))
         if columns[0].shape[1] % self.layers:
             raise ValueError(f"vectors of dim {columns[0].shape[1]} are not those of {self.layers} layers side by side")
         layers = list(zip(*(column.chunk(self.layers, 1) for column in columns), strict=True))
-        values = [weight * self.losses[0](*x, **given) for x, weight in zip(layers, self.weights, strict=True)]
+        values = [weight * self.losses[0](*x, **passed) for x, weight in zip(layers, self.weights, strict=True)]
         loss = values[-1] + torch.stack(values[:-1]).mean()
         if not self.kl_weight:
             return loss
@@ -202,7 +202,7 @@ class WeightedSum(_Combination):
     Raises:
         ValueError: If the losses take different numbers of columns, or the same names in a different order, or a
             weight is negative.
-        TypeError: If a loss is not callable, or no loss takes an extra that was given.
+        TypeError: If a loss is not callable, or no loss takes an extra that was passed.
 
     Example:
         >>> from sbert.losses import AnglELoss, CosineSimilarityLoss
@@ -217,10 +217,10 @@ class WeightedSum(_Combination):
         super().__init__([loss for loss, _ in pairs], [weight for _, weight in pairs], len(pairs))
 
     def forward(self, *columns: Tensor, **extras: Any) -> Tensor:
-        given, values = self._select_extras(extras), []
+        passed, values = self._select_extras(extras), []
         for loss, weight in zip(self.losses, self.weights, strict=True):
             taken = Signature.of(loss).by_name
-            values.append(weight * loss(*columns, **{name: given[name] for name in given if name in taken}))
+            values.append(weight * loss(*columns, **{name: passed[name] for name in passed if name in taken}))
         return torch.stack(values).sum()
 
     def extra_repr(self) -> str:

@@ -18,7 +18,7 @@ from sbert import CrossEncoder, SentenceEncoder, Trainer, TrainingConfig
 from sbert.data import read_nli
 from sbert.data.sentence_pairs import CLASSES
 from sbert.losses import MatryoshkaLoss, MultipleNegativesRankingLoss, SoftmaxLoss
-from sbert.losses.scores import choose_score_loss
+from sbert.losses.score_losses import choose_score_loss
 from tests import small
 from tests.training.helpers import pairs, tiny
 

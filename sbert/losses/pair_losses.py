@@ -1,13 +1,23 @@
-"""Losses for pairs with graded labels: CosineSimilarityLoss, CoSENTLoss, AnglELoss."""
+"""Losses of two columns: graded labels, classes, and vectors that spread out like random directions."""
 
 from __future__ import annotations
 
+import math
+
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
-from sbert.functional import directions, pairwise_cosines
-from sbert.losses.checks import check_between, check_labelled, check_temperature
+from sbert.functional import cos_sim, directions, pairwise_cosines
+from sbert.losses.checks import (
+    check_between,
+    check_class,
+    check_columns,
+    check_dim,
+    check_labelled,
+    check_temperature,
+    project,
+)
 from sbert.losses.module import LossModule
 
 
@@ -144,3 +154,125 @@ class AnglELoss(_OrderLoss):
     def forward(self, first: Tensor, second: Tensor, *, labels: Tensor) -> Tensor:
         first, second, labels = check_labelled(self, first, second, labels=labels)
         return _order_loss(_angle_similarity(first, second) / self.temperature, labels)
+
+
+FEATURES = ("u", "v", "|u-v|", "u*v")
+
+
+class SoftmaxLoss(LossModule):
+    """Cross-entropy of a linear classifier over the concatenated vectors of two sentences.
+
+        loss = mean_i -log softmax(W [u_i; v_i; |u_i - v_i|] + b)[labels_i]
+
+    Args:
+        dim: Dimension of the vectors.
+        classes: Number of classes; labels are 0 to classes - 1.
+        concatenation: The classifier's input features, in this order: any of ``"u"``, ``"v"``, ``"|u-v|"``, ``"u*v"``.
+
+    Shape:
+        first, second: (rows, dim). labels: (rows,), integers. Output: scalar.
+
+    Raises:
+        ValueError: If a setting, a label or the dimension of the vectors is invalid.
+        TypeError: If the labels are not integers.
+
+    References:
+        Reimers and Gurevych, 2019, section 3 and table 6. https://arxiv.org/abs/1908.10084
+        Conneau et al., 2017, section 3.1. https://arxiv.org/abs/1705.02364
+
+    Example:
+        >>> loss = SoftmaxLoss(dim=2, classes=3)
+        >>> loss(torch.eye(2), torch.ones(2, 2), labels=torch.tensor([0, 2])).shape
+        torch.Size([])
+    """
+
+    labels_are_classes = True
+    needs_different_labels = "the same class would be right for all texts"
+
+    def __init__(self, dim: int, classes: int, concatenation: tuple[str, ...] = ("u", "v", "|u-v|")) -> None:
+        super().__init__()
+        if dim < 1 or classes < 2:
+            raise ValueError(f"dim={dim}, classes={classes} leave nothing to classify; pass dim >= 1 and classes >= 2")
+        concatenation = tuple(concatenation)
+        if not concatenation or len(set(concatenation)) < len(concatenation) or set(concatenation) - set(FEATURES):
+            raise ValueError(f"concatenation={concatenation}; pass a tuple of one or more of {FEATURES}, each once")
+        self.dim = dim
+        self.classes = classes
+        self.concatenation: tuple[str, ...] = concatenation
+        self.classifier: nn.Linear = nn.Linear(len(concatenation) * dim, classes)
+
+    def forward(self, first: Tensor, second: Tensor, *, labels: Tensor) -> Tensor:
+        first, second, labels = check_labelled(self, first, second, labels=labels)
+        return F.cross_entropy(self.scores(first, second), labels.long())
+
+    def scores(self, first: Tensor, second: Tensor) -> Tensor:
+        """The classifier's scores before the softmax (logits).
+
+        Shape:
+            first, second: (rows, dim). Output: (rows, classes).
+
+        Raises:
+            ValueError: If the dimension of the vectors is not ``dim``.
+
+        Example:
+            >>> SoftmaxLoss(dim=2, classes=3).scores(torch.eye(2), torch.eye(2)).shape
+            torch.Size([2, 3])
+        """
+        first, second = check_columns(self, first, second)
+        check_dim(self, first, self.dim)
+        by_name = dict(zip(FEATURES, (first, second, (first - second).abs(), first * second), strict=True))
+        features = torch.cat([by_name[name] for name in self.concatenation], 1)  # (rows, blocks * dim)
+        return project(features, self.classifier)  # (rows, classes)
+
+    def check_labels(self, labels: Tensor) -> None:
+        """Raise unless every label is an integer from 0 to classes - 1."""
+        check_class(self, labels, self.classes)
+
+
+class GlobalOrthogonalRegularizationLoss(LossModule):
+    """The cosines of different rows should have the mean and the second moment of random directions, 0 and 1 / dim.
+
+        loss = mean over columns of  w_1 M_1^2 + w_2 max(M_2 - 1 / dim, 0)
+
+    M_1 is the mean of the cosines of different rows of a column, M_2 the mean of their squares. The loss knows nothing
+    of meaning, so add it to another: ``WeightedSum((MultipleNegativesRankingLoss(), 1.0), (this, 0.1))``. For a single
+    row, it is 0.
+
+    Args:
+        mean_weight: w_1.
+        second_moment_weight: w_2.
+
+    Shape:
+        Each column: (rows, dim). Output: scalar.
+
+    Raises:
+        ValueError: If a weight is negative or both are 0, or the shapes do not match.
+
+    References:
+        Zhang et al., 2017 (global orthogonal regularization). https://arxiv.org/abs/1708.06320
+
+    Example:
+        >>> GlobalOrthogonalRegularizationLoss()(torch.ones(2, 4))
+        tensor(1.7500)
+    """
+
+    least_rows = 2
+
+    def __init__(self, mean_weight: float = 1.0, second_moment_weight: float = 1.0) -> None:
+        super().__init__()
+        weights = (mean_weight, second_moment_weight)
+        if not all(0 <= weight < math.inf for weight in weights) or not any(weights):
+            raise ValueError(f"the weights are {weights}; pass numbers of 0 or more, not both 0")
+        self.mean_weight: float = mean_weight
+        self.second_moment_weight: float = second_moment_weight
+
+    def forward(self, *sentences: Tensor) -> Tensor:
+        return torch.stack([self._of_column(column) for column in check_columns(self, *sentences)]).mean()
+
+    def _of_column(self, column: Tensor) -> Tensor:
+        rows, dim = column.shape
+        diagonal = torch.eye(rows, dtype=torch.bool, device=column.device)
+        cosines = cos_sim(column, column).masked_fill(diagonal, 0)
+        pairs = max(rows * (rows - 1), 1)
+        second_moment = F.relu(cosines.square().sum() / pairs - 1 / dim)
+        return self.mean_weight * (cosines.sum() / pairs).square() + self.second_moment_weight * second_moment
