@@ -6,7 +6,7 @@ similar direction. With vectors, comparing 10,000 sentences takes 10,000 runs of
 
 | guide | about |
 |---|---|
-| this page | encoding, prompts, the model of the library, coming from sentence-transformers |
+| this page | encoding, prompts, the bundled model, migrating from sentence-transformers |
 | ``sbert.pipeline`` | many callers, several devices, the steps of a call |
 | ``sbert.vector_files`` | from one file to a cluster: resuming, shards, Ray, Dask, Spark |
 | ``sbert.search`` | search, index, paraphrase mining, clustering, hard negatives, int8 and bits |
@@ -26,7 +26,7 @@ similar direction. With vectors, comparing 10,000 sentences takes 10,000 runs of
 ## Encode and compare
 
 >>> from sbert import SentenceEncoder
->>> model = SentenceEncoder()  # the model of the library; or a name on the hub, or a folder
+>>> model = SentenceEncoder()  # the bundled model; or a name on the hub, or a folder
 >>> sentences = ["The cat sleeps.", "A kitten is napping.", "Taxes go up."]
 >>> vectors = model.encode(sentences)  # NumPy, float32
 >>> vectors.shape
@@ -52,7 +52,7 @@ settings, and not on the other texts of the call. The options of ``encode``:
 | ``ranges=`` of ``precision="int8"`` | one byte per dimension; ``sbert.search.calibrate`` computes the ranges |
 | ``on_truncate="error"`` | refuse sentences that are too long; the default warns once, with their number |
 | ``out="vectors.npy"`` | write to a file while reading, and go on after an interruption (``sbert.vector_files``) |
-| ``overwrite=True`` | with ``out=``: start anew, and replace a file of other texts or of another model |
+| ``overwrite=True`` | with ``out=``: start from scratch, and replace a file of other texts or of another model |
 | ``shard=(3, 16)`` | with ``out=``: the fourth of 16 parts, for as many machines |
 | ``device=["cuda:0", "cuda:1"]`` | share the work between devices |
 | ``pool=``, ``chunk_size=`` | share it between the workers of ``model.pool(devices)``, in windows of that size |
@@ -68,7 +68,7 @@ the right one:
 >>> sentences[int(model.similarity(questions, documents).argmax())]
 'The cat sleeps.'
 
-## The model of the library
+## The bundled model
 
 ``SentenceEncoder()`` is ``sbert-mini``: for English, 9.5 million parameters in 20 MB, vectors of 256 dimensions, texts
 of up to 256 tokens. ``examples/default_model/train.py`` trained it on two cores, in 3.8 hours. It is about five times
@@ -79,7 +79,7 @@ and ``64``, similarity stays near, and retrieval does not (nDCG@10 of Cranfield:
 
 ## Korean and other languages
 
-The model of the library reads English; of texts in other scripts, a warning says that it cannot. These
+The bundled model reads English; of texts in other scripts, a warning says that it cannot. These
 public models know 50 to 109 languages, with a translation near its original:
 
 | model | for | dim | parameters | max. tokens | licence |

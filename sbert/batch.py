@@ -105,7 +105,7 @@ class Ragged:
 
     @cached_property
     def text_size(self) -> tuple[int, int]:
-        """Number of tokens behind the prompts, in all rows and in the longest of them."""
+        """Number of tokens after the prompts, in all rows and in the longest of them."""
         if self.prompt_tokens is None:
             return len(self.values), self.longest
         behind = self.lengths - self.prompt_tokens

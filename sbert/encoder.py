@@ -356,7 +356,7 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
                 .npy file; a .parquet file, with the columns to keep of a ``sbert.data.Texts``; or a folder (a path that
                 ends in /) for .npy files of 2^20 rows. The result is a read-only memory map of the .npy file, else a
                 ``sbert.vector_files.VectorFiles``, which ``np.asarray`` reads.
-            overwrite: With ``out``, whether to start anew, whatever is there. By default, a call that was interrupted
+            overwrite: With ``out``, whether to start from scratch in any case. By default, a call that was interrupted
                 goes on where it was, as the manifest beside the output says, a finished one changes nothing (the
                 sentences are read once more, to compare them), and an output of anything else is an error.
             shard: With ``out``, which part of the sentences to encode, (i, n) from (0, n) to (n - 1, n), to a file of
@@ -481,7 +481,7 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
                 is busy form the next batch in any case. Default: a moment, if the callers of the last batch are
                 expected back.
             max_tokens: Number of tokens from which a batch takes no further texts. Default: by device.
-            max_queue: Number of requests that may wait; one more is refused at once.
+            max_queue: Number of requests that may wait; one more is refused immediately.
 
         Example:
             >>> from concurrent.futures import ThreadPoolExecutor

@@ -51,7 +51,7 @@ True
 On an NVIDIA GPU, models run from copies of their weights in half precision, which are cast once. Attention is one call
 per layer: of torch's kernel for rows of any length where there is one (capability 8.0 or higher, no position bias), and
 elsewhere for rows that are padded to a multiple of 16 tokens, for attention alone, by any of torch's kernels but
-cuDNN's, which are planned anew for each shape. A batch is one copy from pinned memory. All of it is tested on a
+cuDNN's, which are planned again for each shape. A batch is one copy from pinned memory. All of it is tested on a
 simulated device, and none of it was measured on a real one.
 
 The first ``encode`` of a model on an accelerator (CUDA, XPU or MPS) compares its vectors with float32 on the CPU, for
@@ -106,10 +106,10 @@ beside sentence-transformers.
 ## Measure it
 
 ``sbert benchmark MODEL --data texts.txt --dtypes float32,bfloat16`` measures on your own texts, beside
-sentence-transformers if it is installed: each in a process of its own, in turns, on new texts in each round. On two
+sentence-transformers if it is installed: each in a process of its own, alternating, on new texts in each round. On two
 cores with AVX-512 and AMX, all-MiniLM-L6-v2 reads short texts 1.5 times as fast as sentence-transformers' default in
 float32 and 5.2 times in bfloat16; texts of mixed length 1.5 and 4.1 times. float32 runs at 72 to 74 % of what this
-processor can multiply, and sentence-transformers at 48 to 50 %; more than 2.1 times its speed cannot be had here in
+processor can multiply, and sentence-transformers at 48 to 50 %; the ceiling here is 2.1 times its speed in
 float32. On two cores of an AMD EPYC (Zen 4, no AMX), it is 1.9 to 2.4 and 3.2 to 4.1 times for short texts. Sorting
 and no padding are 1.8 to 5.4 times as fast as the loop of a tutorial, padded batches of 32 in input order. The tables
 stand in ``tests/benchmarks/README.md``, with the program that prints them

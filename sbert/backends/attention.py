@@ -163,7 +163,7 @@ def _mask(length: int, bias: Tensor | None, sees: tuple[int, int], like: Tensor)
 
 
 def padded_shape(rows: Ragged) -> tuple[int, int]:
-    """Rows and tokens per row to which a GPU pads for attention: some kernels are planned anew for each shape.
+    """Rows and tokens per row to which a GPU pads for attention: some kernels are planned again for each shape.
 
     Example:
         >>> from sbert import TokenBatch

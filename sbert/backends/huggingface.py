@@ -154,7 +154,7 @@ def load_config(folder: Path, options: dict[str, Any]) -> PretrainedConfig:
     """The configuration in ``config.json``, with ``options`` in place of its values."""
     path = folder / "config.json"
     if not path.exists():
-        raise UnreadableError(folder, "holds no config.json, so it is no model", "pass the folder of a model")
+        raise UnreadableError(folder, "holds no config.json, so it is not a model", "pass the folder of a model")
     check_files(folder)
     values = read_object(path)
     _refuse_other_files(values, "configuration_files", path)

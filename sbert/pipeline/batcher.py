@@ -82,7 +82,7 @@ class Batcher(AbstractContextManager["Batcher"]):
     """Joins the requests of many threads and coroutines into batches for one model; see ``SentenceEncoder.batcher``.
 
     A thread computes one batch after the other, each of what has arrived while the one before it was computed. So an
-    idle model begins at once, and a busy one reads many texts at a time. Requests with the same options share a batch.
+    idle model begins immediately, a busy one reads many texts at a time. Requests with the same options share a batch.
     Those of many texts are computed in parts, so that single sentences do not wait for them. The vectors are those of
     ``encode``, as are the errors, each raised to the caller whose text or option it is. Warnings are those of a batch.
 
@@ -112,7 +112,7 @@ class Batcher(AbstractContextManager["Batcher"]):
         self, model: Any, *, max_wait: float | None = None, max_tokens: int | None = None, max_queue: int = 1024
     ) -> None:
         if max_wait is not None and check_number("max_wait", max_wait) < 0:
-            raise ValueError(f"max_wait={max_wait} is negative; pass seconds, or 0 to begin at once")
+            raise ValueError(f"max_wait={max_wait} is negative; pass seconds, or 0 to begin immediately")
         tokens = check_positive("max_tokens", max_tokens) or default_batch_tokens(model.device) // 4
         self.model = model
         self._queue = RequestQueue(model.encode, max_wait, tokens, check_count("max_queue", max_queue))
@@ -145,7 +145,7 @@ class Batcher(AbstractContextManager["Batcher"]):
             options: Its other arguments, but none of ``device``, ``out``, ``pool`` and those that belong to them.
 
         Raises:
-            QueueFullError: At once, if ``max_queue`` requests wait.
+            QueueFullError: Immediately, if ``max_queue`` requests wait.
             ClosedError: If the batcher is closed.
             TypeError: As ``encode`` of the model.
             ValueError: As ``encode`` of the model.

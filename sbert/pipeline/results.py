@@ -186,8 +186,8 @@ def activate(scores: Tensor, activation: Activation) -> Tensor:
     result = activation(scores)
     shape = tuple(result.shape) if isinstance(result, Tensor) else ()
     if shape[:1] != (rows,) or (classes == 1 and result.numel() != rows):
-        made = f"shape {shape}" if shape else type(result).__name__
-        raise ValueError(f"activation={activation} makes {made} of {(rows, classes)} scores; return a row per pair")
+        output = f"shape {shape}" if shape else type(result).__name__
+        raise ValueError(f"activation={activation} makes {output} of {(rows, classes)} scores; return a row per pair")
     result = result.float() if result.is_floating_point() else result
     missing = result.isnan().flatten(1).any(1) if result.ndim > 1 else result.isnan()
     if missing.any():

@@ -37,7 +37,8 @@ by another metric than the first.
 - **Samplers**: ``"random"``; ``"no_duplicates"``, no text twice in a batch, so that the positive of one row is never a
   negative of another; ``"group_by_label"`` for the batch triplet losses; ``"length"``; or a function, which may have a
   parameter ``epoch``: a curriculum gives easy rows first and more in each epoch. ``epochs=`` counts the rows of each.
-- **Several datasets**: ``Trainer(model, {"nli": nli, "sts": sts}, {"nli": loss, "sts": other})``, in turns or by size.
+- **Several datasets**: ``Trainer(model, {"nli": nli, "sts": sts}, {"nli": loss, "sts": other})``, alternately or by
+  size.
 - **Optimizers** are classes of ``torch.optim`` by name, or functions of groups of parameters: an 8-bit AdamW is
   ``optimizer=bitsandbytes.optim.AdamW8bit``, other settings are ``partial(torch.optim.AdamW, betas=(0.9, 0.98))``.
 - **bfloat16** is the default on NVIDIA GPUs that compute in it; weights, losses and the optimizer stay in float32, and

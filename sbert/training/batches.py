@@ -190,8 +190,8 @@ class Batches:
                 number += 1
                 yield batch
         if not number:
-            reason = "it can be iterated once only, or it has less rows than a batch and drop_last=True"
-            raise ValueError(f"{name} gave no batch in pass {again + 1}: {reason}; pass an iterable that starts anew")
+            reason = "it can be iterated once only, or it has fewer rows than a batch and drop_last=True"
+            raise ValueError(f"{name} gave no batch in pass {again + 1}: {reason}; pass one that can be iterated again")
 
     def _sample(self, name: str, epoch: int, generator: np.random.Generator) -> list[RowIndices]:
         """The batches of one pass over a data set."""

@@ -136,7 +136,7 @@ class _Tracker(Callback):
     _end: str  # The name of its function that ends it.
 
     def on_begin(self, progress: Progress) -> None:  # noqa: ARG002
-        """Begin anew at the first metrics."""
+        """Start over at the first metrics."""
         self._run = self._id = None
 
     def on_end(self, progress: Progress) -> None:  # noqa: ARG002

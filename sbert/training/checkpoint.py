@@ -207,7 +207,7 @@ def restore(folder: Path, setup: Mapping[str, Any], total: int, weights: Weights
                 value.copy_(saved[name])
         return state, tensors, damaged
     if damaged:
-        remedy = "pass another output, or delete them, to begin anew"
+        remedy = "pass another output, or delete them, to start from scratch"
         raise ValueError(f"{'; '.join(damaged.values())}: no checkpoint in {folder} can be read; {remedy}")
     return {}, {}, {}
 

@@ -71,7 +71,7 @@ class TrainingConfig:
             "document"}``: a name for each column, by column as in ``prompts``.
         max_lengths: The maximum number of tokens of the texts of a column, by column as in ``prompts``, or one for all;
             where no column is named, that of the model. For several data sets: these, or a dict of them by data set.
-        negatives: Of the negatives of each row, this many are drawn anew in each epoch; by default all are taken. Rows
+        negatives: Of the negatives of each row, this many are drawn again in each epoch; by default all are taken. Rows
             may have lists of different lengths then.
         optimizer: The name of a class of ``torch.optim``, such as ``"AdamW"`` or ``"Adafactor"``, with its default
             settings; or a function from groups of parameters (dicts of ``params``, ``lr`` and ``weight_decay``) to an

@@ -27,7 +27,7 @@ _HEAD = 1000  # Rows by which a stream is recognized.
 class TrainingData:
     """The texts and labels of a data set, with the columns in the order in which the loss takes them.
 
-    Rows in memory are read and checked at once. A ``datasets.Dataset`` maps its file into memory: each row is read when
+    Rows in memory are checked immediately. A ``datasets.Dataset`` maps its file into memory: each row is read when
     its batch needs it, and all are read and checked once, for the fingerprint. An iterable without a length that can be
     iterated again is a stream: its rows are read in order and shuffled in a buffer, and its first 1,000 rows stand for
     it in the fingerprint.
@@ -254,7 +254,7 @@ class ParquetRows:
         folder = Path(path)
         self.files: list[Path] = sorted(folder.rglob("*.parquet")) if folder.is_dir() else [folder]
         if not self.files or not self.files[0].exists():
-            raise FileNotFoundError(f"{path} is no Parquet file and has none; pass another folder")
+            raise FileNotFoundError(f"{path} is not a Parquet file and has none; pass another folder")
         self.columns: list[str] | None = None if columns is None else list(columns)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:

@@ -22,8 +22,8 @@ data sets of ``datasets``, one text after another. ``out=`` writes each window o
   devices, but for rounding). At most about five seconds of work are done twice, however slow the model is: batches of a
   part that takes longer are in ``vectors.npy.window``.
 - The manifest stays, so the same call again keeps a file that is finished. With another model, other settings or
-  another input, or over a file without a manifest, it is an error that names the difference; ``overwrite=True`` starts
-  anew and replaces what is there. What you delete is made again.
+  another input, or over a file without a manifest, it is an error that names the difference; ``overwrite=True``
+  starts from scratch and replaces what is there. What you delete is made again.
 - A Parquet file needs the space twice, because its parts are joined at the end; so does merging shards.
 - ``precision="float16"``, ``"int8"`` or ``"ubinary"`` makes the file 2, 4 or 32 times smaller (``sbert.search``).
 - On the command line: ``sbert encode all-MiniLM-L6-v2 corpus/ --column text --keep id -o vectors.parquet``.

@@ -25,7 +25,7 @@ from sbert.storage.folders import try_lock
 from sbert.vector_files.reader import Shard
 
 FORMAT = "vectors of sbert, version 2"
-REMEDY = "pass overwrite=True to start anew"
+REMEDY = "pass overwrite=True to start from scratch"
 
 Header = dict[str, Any]
 

@@ -28,7 +28,7 @@ def check_shard(shard: Shard | None) -> Shard:
         index, number = (whole("shard", each) for each in ((0, 1) if shard is None else shard))
         if 0 <= index < number:
             return index, number
-    raise ValueError(f"shard={shard!r:.60} is no shard; pass (i, n) with i from 0 to n - 1")
+    raise ValueError(f"shard={shard!r:.60} is not a valid shard; pass (i, n) with i from 0 to n - 1")
 
 
 def rows_of_shard(rows: int, shard: Shard, stripe: int = STRIPE) -> int:

@@ -81,7 +81,7 @@ def write(
         execute: What computes the windows.
         sentences: As in ``encode``; with columns to keep, a ``Texts``.
         out: A .npy or .parquet file; or a folder: one that exists, or a path that ends in a separator.
-        overwrite: Whether to start anew, whatever is there; else a call that was interrupted goes on, files that are
+        overwrite: Whether to start from scratch in any case; else a call that was interrupted goes on, files that are
             finished are kept, and other files are an error.
         shard: Which part of the sentences is encoded, (i, n).
         show: Whether to show a progress bar.

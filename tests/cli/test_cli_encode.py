@@ -105,5 +105,6 @@ def test_shards(folder: Path, vectors: Any, run: Run, monkeypatch: pytest.Monkey
 def test_status_of_a_file_of_the_user(run: Run) -> None:
     Path("v.npy").write_bytes(b"mine")
     code, said, _ = run("encode", "--status", "-o", "v.npy")
-    note = f"{Path('v.npy').absolute()} has no manifest, and may be yours; move it, or pass --overwrite to start anew"
+    remedy = "move it, or pass --overwrite to start from scratch"
+    note = f"{Path('v.npy').absolute()} has no manifest, and may be yours; {remedy}"
     assert (code, said.splitlines()[0]) == (1, f"damaged   v.npy  {note}")

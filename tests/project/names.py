@@ -40,14 +40,13 @@ WORDS = {
     r"\b(?:whoever|nobody|somebody|anybody)\b": "the caller, no other thread, another process",
     r"\b(?:vector|tensor|number|score|pair|figure|byte|bit)s? a (?:text|token|word|row|pair|sentence)\b": "one per",
     r"\bless (?:rows|texts|tokens|vectors|files|lines)\b": "fewer",
-    r"\bis no (?:valid |whole )?(?:shard|Parquet|IndexHits|file|folder|number|model)\b": "is not a …",
+    r"(?<!there )\bis no (?:valid |whole )?(?:shard|Parquet|IndexHits|file|folder|number|model)\b": "is not a …",
     r"\bbehind (?:a|the) (?:prompts?|models?|texts?)\b": "after",
     r"\bbit by bit\b": "bit-for-bit",
     r"\bcannot be had\b": "the limit is …",
     r"\bin vain\b": "wasted",
     r"\banew\b": "again, from scratch",
     r"\bin turns\b": "alternately",
-    r"\bat once\b": "immediately, at the same time",
     r"\bthe library's (?:small |own )?model\b|\bmodel of the library\b": "the bundled model",
     r"\bfrom the first release on\b": "once released",
     r"\branks\.(?:lead|most|same)\b": "run_on_main, all_max, broadcast",
@@ -76,8 +75,6 @@ NAMES = {
     "halved": "half_precision_backend",
     "Form": "SignatureAdapter",
     "Inference": "CallSettings",
-    "theirs": "what it is",
-    "ours": "what it is",
 }
 DOCUMENTS = ("README.md", ".github/CONTRIBUTING.md", "tests/benchmarks/README.md", "examples/paper/README.md")
 

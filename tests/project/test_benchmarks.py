@@ -32,7 +32,7 @@ def test_the_table_has_every_contender(
     monkeypatch.setattr(contenders, "SINGLES", 8)
     monkeypatch.setattr(contenders, "ceiling", lambda dtype: 1e9)
     command = f"contenders --data {tmp_path}/texts.txt --sample 16 --rounds 2 --busy --model {tmp_path}/model"
-    with ThreadPoolExecutor(1) as thread:  # In the place of processes, which import torch anew.
+    with ThreadPoolExecutor(1) as thread:  # In the place of processes, which import torch again.
         for module in (contenders, turns):
             monkeypatch.setattr(module, "start_process", lambda: nullcontext(thread))
         monkeypatch.setattr("sys.argv", [*command.split(), "--only", "sbert,padded"])
@@ -73,7 +73,7 @@ def test_the_gpu_program_prints_every_table(
     monkeypatch.setattr(gpu, "search", search)
     monkeypatch.setattr(gpu, "MODELS", {name: (1, head_dim) for name, (_, head_dim) in gpu.MODELS.items()})
     monkeypatch.setattr(gpu, "compete", lambda title, makers, _, *limits: turns.compete(title, makers, 1, *limits))
-    with ThreadPoolExecutor(1) as thread:  # In the place of processes, which import torch anew.
+    with ThreadPoolExecutor(1) as thread:  # In the place of processes, which import torch again.
         monkeypatch.setattr(turns, "start_process", lambda: nullcontext(thread))
         monkeypatch.setattr("sys.argv", "gpu --device cpu --quick --scale 0.0004 --head-dim 8".split())
         gpu.main()

@@ -179,7 +179,7 @@ def test_verify_sees_a_flipped_weight(good: Path, tmp_path: Path) -> None:
 
 
 def test_empty_folder(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"holds no config.json, so it is no model"):
+    with pytest.raises(ValueError, match=r"holds no config.json, so it is not a model"):
         SentenceEncoder(tmp_path)
 
 

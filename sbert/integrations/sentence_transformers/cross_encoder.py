@@ -166,7 +166,7 @@ class PListMLELambdaWeight:
         return "PListMLELambdaWeight()"
 
 
-_loss_classes = {name: loss_class(f"cross_encoder.losses.{name}", *made) for name, made in _LOSSES.items()}
+_loss_classes = {name: loss_class(f"cross_encoder.losses.{name}", *settings) for name, settings in _LOSSES.items()}
 _named = {name: evaluator_class(f"cross_encoder.evaluation.{name}", spec) for name, spec in _SPECS.items()}
 _named |= {f"CE{old}Evaluator": _named[f"CrossEncoder{new}Evaluator"] for old, new in _OLDER.items()}
 

@@ -153,7 +153,7 @@ _MADE: dict[str, tuple[Any, ...]] = {
     "MarginMSELoss": (_Margin,),
     "DistillKLDivLoss": (losses.DistillKLDivLoss, _divergence),
 }
-_NAMED: dict[str, Any] = {name: loss_class(f"losses.{name}", *made) for name, made in _MADE.items()}
+_NAMED: dict[str, Any] = {name: loss_class(f"losses.{name}", *settings) for name, settings in _MADE.items()}
 _WITH_MODEL = "AdaptiveLayerLoss ContrastiveTensionDataLoader ContrastiveTensionLoss Matryoshka2dLoss"
 _WITH_MODEL += " ContrastiveTensionLossInBatchNegatives DenoisingAutoEncoderLoss"
 _NAMED |= {name: getattr(with_model, name) for name in _WITH_MODEL.split()}

@@ -132,10 +132,10 @@ def _search_quantized(
         queries, count = np.where(queries > 0, 1.0, -1.0), top_k * (rescore_multiplier if rescore else 1)
     hits = _search(queries.astype(np.float32), values.astype(np.float32), count, "dot")
     if count > top_k:  # Bits, 0 or 1, by the queries in full precision.
-        for query, found in zip(as_rows(query_embeddings).numpy(), hits, strict=True):
-            for hit in found:
+        for query, ranked in zip(as_rows(query_embeddings).numpy(), hits, strict=True):
+            for hit in ranked:
                 hit["score"] = float(query @ (values[hit["corpus_id"]] > 0))
-            found[:] = sorted(found, key=itemgetter("score"), reverse=True)[:top_k]
+            ranked[:] = sorted(ranked, key=itemgetter("score"), reverse=True)[:top_k]
     return (hits, time.perf_counter() - started, *([corpus] if output_index else []))
 
 
