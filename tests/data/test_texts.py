@@ -74,17 +74,13 @@ def test_text_lines(tmp_path: Path, zipped: str, end: str, last: bool) -> None:
     ("name", "content", "column", "expected"),
     [
         ("a.txt", "\n\n", None, ["", ""]),
-        ("a.jsonl", "", None, []),
         ("a.txt", "a\rb\n\r\r\nc\r", None, ["a\rb", "\r", "c\r"]),  # A carriage return within a line is text.
         ("a.txt", b"\xef\xbb\xbfone\ntwo", None, ["one", "two"]),  # A byte order mark is none.
-        ("a.csv", b"\xef\xbb\xbftext\none", "text", ["one"]),
         ("a.jsonl", '{"text": "a"}\n\n\n', "text", ["a"]),  # Empty lines at the end are none.
         ("a.tsv", "text\tn\na\t1\n\n\n", "text", ["a"]),
-        ("A.NDJSON", '"one"\n', None, ["one"]),
         ("a.json", '"one"\n"two"', None, ["one", "two"]),
         ("a.json", '\n [{"id": 1, "text": "one"}, {"text": "two"}]', "text", ["one", "two"]),
         ("a.json", '{"text": "one"}\n{"text": "two"}\n', "text", ["one", "two"]),  # As many call JSONL.
-        ("e.tab", "id\ttext\n1\tone\n", "text", ["one"]),
         ("notes.md", "one\ntwo", None, ["one", "two"]),
     ],
 )
@@ -142,16 +138,9 @@ def test_nothing_is_read_ahead(tmp_path: Path) -> None:
     ("name", "content", "column", "message"),
     [
         ("a.txt", b"one\ntw\xffo\n", None, r"a\.txt, line 2: not UTF-8 .*convert"),
-        ("a.txt", "one\ntwo".encode("utf-16"), None, r"a\.txt, line 1: not UTF-8 .*convert"),
         ("a.xlsx", b"PK\x03\x04", None, r"a\.xlsx ends in .xlsx, which is not supported: sbert reads text, jsonl"),
         ("a.dat", b"one\ntwo\0\n", None, r"a\.dat, line 2: a NUL byte; convert the text to UTF-8"),
-        ("a.parquet", b"PAR1 and nothing", "text", r"a\.parquet: not a valid Parquet file"),
-        ("a.json", b'["a", "b"', None, r"a\.json, line 1: not valid JSON"),
         ("a.json", b'["a"]\n["b"]\n', None, r"line 2: not valid JSON \(Extra data at character 1\); fix or remove"),
-        ("a.json", b'["a", 1]', None, r"a\.json, element 2: a number where a text is expected; put a string there"),
-        ("a.json", b'[{"t": "a"}, {"x": "b"}]', "t", r"a\.json, element 2: no key 't'; the keys are x"),
-        ("a.jsonl", '"one"\n"two\n', None, r"a\.jsonl, line 2: not valid JSON \(.* at character 1\).*fix or remove"),
-        ("a.jsonl", '"one"\n\n"two"\n', None, r"a\.jsonl, line 2: not valid JSON"),
         ("a.jsonl", "[" * 200_000, None, r"a\.jsonl, line 1: not valid JSON"),
         ("a.jsonl", '"one"\n{"text": "two"}', None, r"line 2: an object where a text is expected; name the column"),
         ("a.jsonl", '{"text": "one"}\n"two"', "text", r"line 2: a string, not an object with the key 'text'"),
@@ -161,7 +150,6 @@ def test_nothing_is_read_ahead(tmp_path: Path) -> None:
         ("a.csv", "text,text\none,two\n", "text", r"a\.csv: 2 columns 'text'; name one that occurs once"),
         ("a.tsv", "id\ttext\n1\tone\n2\n", "text", r"line 3: 1 cells where the header has 2; fix or remove"),
         ("a.csv", 'id,text\n1,"one\n2,two\n', "text", r"a\.csv, line 3: unexpected end of data; fix the quotes"),
-        ("a.csv", 'id,text\n1,"a"b\n', "text", r"a\.csv, line 2: .*fix the quotes"),
         ("a.csv", "id,text\n1,one\n", None, r"a\.csv has columns; pass column=, the one"),
         ("a.txt", "one\n", "text", r"a\.txt is plain text and has no column 'text'"),
     ],
@@ -202,21 +190,12 @@ def test_damage_is_an_error_that_names_the_file(tmp_path: Path, name: str) -> No
     ("name", "start", "part", "message"),
     [
         ("a.txt.gz", "text\n", "x", r"a\.txt\.gz, line 2: longer than 64 MB, the most of a line; put each text"),
-        ("a.txt.zst", "", "x", r"a\.txt\.zst, line 1: longer than 64 MB"),
-        ("a.tsv.gz", "text\nfox\n", "x", r"a\.tsv\.gz, line 3: longer than 64 MB"),
         ("a.jsonl.gz", '{"text": "a"}\n{"text": "', "x", r"a\.jsonl\.gz, line 2: longer than 64 MB"),
-        ("a.json.gz", '[\n"', "x", r"a\.json\.gz, line 2: longer than 64 MB"),
         ("a.json", "\n [\n", '{"text": "a"},\n', r"a\.json: an array of more than 1024 MB.* save it as JSONL"),
-        ("a.csv.gz", "text\nfox\n", "x", r"a\.csv\.gz, line 3: longer than 64 MB"),
         ("a.csv", 'text\nfox\n"', "x\n", r"a\.csv, line \d+: a row of more than 64 MB; fix the quotes there or before"),
         ("a.tsv", "text\nfox\n", "\n", None),  # Empty lines at the end are skipped, not collected.
         ("a.jsonl", '{"text": "fox"}\n', "\n", None),
-        (
-            "a.json",
-            '{"text": "fox"}\n',
-            f'{{"text": "fox"}}{" " * 300}\n',
-            None,
-        ),  # JSONL, of which nothing is collected.
+        ("a.json", '{"text": "fox"}\n', f'{{"text": "fox"}}{" " * 300}\n', None),  # JSONL: nothing is collected.
     ],
 )
 def test_of_a_long_line_no_more_is_read_than_the_limit(
@@ -293,9 +272,7 @@ def test_wrong_sources_are_refused_before_the_first_text(tmp_path: Path) -> None
         (lambda: read_texts(tmp_path / "none.txt"), FileNotFoundError, r"none\.txt does not exist; name a file, or -"),
         (lambda: read_texts("none.txt", file_format="xml"), ValueError, "'xml' is unknown; pass one of text, jsonl"),
         (lambda: Texts({"text": ["one"]}), TypeError, r"source is of type dict; pass a file, .* Texts\.of"),
-        (lambda: Texts([], keep="id"), TypeError, "keep='id' is one string; pass a list"),
         (lambda: Texts([]), ValueError, "source is an empty list"),
-        (lambda: Texts.of("one"), TypeError, "texts is of type str; pass a list"),
     ]
     for make, error, message in cases:
         with pytest.raises(error, match=message):

@@ -502,19 +502,6 @@ def test_killed_during_changes(tmp_path: Path, quick: None) -> None:
     assert len(versions) > 1
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no processes to fork")
-def test_a_child_does_not_wait_for_threads_of_its_parent(model: SentenceEncoder) -> None:
-    index = HybridIndex(model)
-    with ThreadPoolExecutor(1) as thread:
-        thread.submit(index._lock.__enter__).result()
-        child = os.fork()
-        if not child:
-            signal.alarm(5)  # It would wait for ever.
-            os._exit(len(index))
-        assert os.waitpid(child, 0)[1] == 0
-        thread.submit(index._lock.__exit__).result()
-
-
 def test_threads_and_children(model: SentenceEncoder, tmp_path: Path, quick: None) -> None:
     index = HybridIndex(model, tmp_path / "index")
     index.add(TEXTS[:100])

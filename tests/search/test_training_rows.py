@@ -46,29 +46,24 @@ PAIRS = list(zip(ANCHORS, POSITIVES, strict=True))
 @pytest.mark.parametrize(
     "options",
     [
-        {"range_min": 3, "range_max": 9},
-        {"max_score": 0.94},
-        {"margin": 0.03},
+        {"range_min": 3, "range_max": 9, "corpus": None},
+        {"margin": 0.03, "corpus": None},
         {"relative_margin": 0.04},
         {"margin": 0.0, "max_score": 0.96, "range_max": 12},
     ],
     ids=str,
 )
-@pytest.mark.parametrize("with_corpus", [True, False])
-def test_those_of_sentence_transformers(
-    folder: Path, encoder: SentenceEncoder, options: dict[str, Any], with_corpus: bool
-) -> None:
+def test_those_of_sentence_transformers(folder: Path, encoder: SentenceEncoder, options: dict[str, Any]) -> None:
     from datasets import Dataset
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.util import mine_hard_negatives as theirs
 
     model = SentenceTransformer(str(folder), device="cpu")
     dataset = Dataset.from_dict({"anchor": ANCHORS, "positive": POSITIVES})
-    corpus = CORPUS if with_corpus else None
+    options = {"corpus": CORPUS, "range_max": 100, **options}
     renamed = {"absolute_margin" if name == "margin" else name: value for name, value in options.items()}
-    renamed.setdefault("range_max", 100)
-    expected = theirs(dataset, model, corpus=corpus, num_negatives=3, output_format="triplet", verbose=False, **renamed)
-    found = mine_hard_negatives(encoder, PAIRS, corpus, negatives=3, as_triplets=True, **options)
+    expected = theirs(dataset, model, num_negatives=3, output_format="triplet", verbose=False, **renamed)
+    found = mine_hard_negatives(encoder, PAIRS, negatives=3, as_triplets=True, **options)
     assert found == list(expected)
     assert found
 
@@ -132,12 +127,8 @@ def test_a_score_that_is_just_the_limit_fits() -> None:
 
         encode_document = encode_query
 
-    for limits, expected in (
-        ({"min_score": 0.7}, ["high"]),
-        ({"max_score": 0.6}, ["low"]),
-        ({"min_score": 0.6, "max_score": 0.7}, ["high", "low"]),
-        ({"min_score": -1e300, "max_score": 1e300}, ["high", "low"]),
-    ):
+    wide: dict[str, float] = {"min_score": -1e300, "max_score": 1e300}
+    for limits, expected in (({"min_score": 0.7}, ["high"]), ({"max_score": 0.6}, ["low"]), (wide, ["high", "low"])):
         found = mine_hard_negatives(
             Model(), [("anchor", "positive")], ["low", "high"], negatives=2, as_triplets=True, **limits
         )
