@@ -56,6 +56,7 @@ def test_the_axes_of_the_caller(draw: Any, style: str, tmp_path: Path) -> None:
         assert max(box.x1 for box in left) <= min(box.x0 for box in right), "they do not overlap"
         alone = draw()
         assert alone is not figure
+        assert plt.get_fignums() == [figure.number]  # A notebook shows what pyplot does not know once.
         for one in (figure, alone):
             assert one.get_facecolor()[3] == 1
             ground = one.get_facecolor()[:3]
@@ -80,15 +81,12 @@ def test_axes_that_cannot_be_split() -> None:
 
 # ---------------------------------------------------------------------------------------------------------- colours
 
-# The colours that readers without green and without red cones see, from linear RGB.
+# The colours that readers without green cones see, from linear RGB.
 # Machado, Oliveira and Fernandes, 2009, table 1, severity 1. https://doi.org/10.1109/TVCG.2009.113
 DEUTERANOPIA = np.array(
     [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.01182, 0.04294, 0.968881]]
 )
-PROTANOPIA = np.array(
-    [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]]
-)
-VIEWS = {"all cones": np.eye(3), "deuteranopia": DEUTERANOPIA, "protanopia": PROTANOPIA}
+VIEWS = {"all cones": np.eye(3), "deuteranopia": DEUTERANOPIA}
 # Linear RGB to XYZ with the white of D65, which is the last row of its product with (1, 1, 1).
 XYZ = np.array([[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.072175], [0.0193339, 0.119192, 0.9503041]])
 
@@ -112,16 +110,6 @@ def contrast(one: Any, other: Any) -> float:
     return (bright + 0.05) / (dark + 0.05)
 
 
-def test_the_colours_of_the_simulation() -> None:
-    """Closed forms: white is white in all views; a red and a green that normal eyes tell apart are nearly one."""
-    for view in VIEWS.values():
-        np.testing.assert_allclose(lab((1, 1, 1), view), (100, 0, 0), atol=0.02)
-    red, green = (0.7, 0.4, 0.1), (0.45, 0.5, 0.1)
-    seen = {name: np.linalg.norm(lab(red, view) - lab(green, view)) for name, view in VIEWS.items()}
-    assert seen["all cones"] > 40 > 20 > seen["deuteranopia"]
-    assert contrast((0, 0, 0), (1, 1, 1)) == pytest.approx(21)
-
-
 @pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
 def test_lines_and_labels_can_be_told_apart(view: np.ndarray) -> None:
     """A difference of 2.3 is just noticeable; 40 is that of black and a grey of lightness 40."""
@@ -137,18 +125,6 @@ def test_lines_of_one_picture_differ() -> None:
     assert {to_hex(handle.get_color()) for handle in handles} <= set(COLOURS)
     looks = [(to_hex(h.get_color()), h.get_linestyle(), h.get_marker()) for h in handles]
     assert len(set(looks)) == len(looks) >= 3
-
-
-@pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
-def test_a_heat_map_is_read_by_its_lightness(view: np.ndarray) -> None:
-    """Away from 0, cosines get darker and darker on both sides, and the two sides differ in colour."""
-    image = similarity_heatmap(["a", "b"], np.eye(2)).axes[0].images[0]
-    values = np.linspace(0, 1, 21)
-    above, below = (lab(image.to_rgba(sign * values)[:, :3], view) for sign in (1, -1))  # (values, 3)
-    for half in (above, below):
-        assert all(after[0] < before[0] for before, after in pairwise(half[1:]))
-    assert np.linalg.norm(above - below, axis=1)[2:].min() > 5
-    assert np.linalg.norm(above - below, axis=1)[6:17].min() > 20, "of cosines of 0.3 to 0.8 and their negatives"
 
 
 # ------------------------------------------------------------------------------------------------------------ fonts
@@ -201,11 +177,3 @@ def test_an_order_by_similarity() -> None:
     assert sorted(rows) == list(range(30))
     assert sum(one % 3 != other % 3 for one, other in pairwise(rows)) == 2
     np.testing.assert_allclose(drawn[0].images[0].get_array(), scores[np.ix_(rows, rows)], atol=1e-6)
-
-
-def test_neighbouring_groups_meet_at_their_similar_ends() -> None:
-    positions = np.array([0.0, 8.0, 1.0, 9.5, 3.5, 5.0])  # On a line, so this is the order to expect.
-    scores = 1 - np.abs(positions[:, None] - positions) / 10
-    axis = similarity_heatmap([f"{position:g}" for position in positions], scores, order=True).axes[0]
-    order = [float(label.get_text()) for label in axis.get_yticklabels()]
-    assert order in (sorted(positions), sorted(positions, reverse=True))

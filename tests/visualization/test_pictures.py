@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from itertools import combinations
 from pathlib import Path
@@ -108,16 +107,6 @@ def test_texts_of_a_map_cover_neither_each_other_nor_points() -> None:
     assert not any(box.contains(x, y) for box in boxes for x, y in axis.transData.transform(points))
 
 
-def test_of_many_points_one_text_stands_where_each_cluster_lies_densest() -> None:
-    random = np.random.default_rng(0)
-    points = random.normal(size=(100, 2)) * 4 + np.repeat([[0, 0], [60, 0]], 50, axis=0)
-    points[:35], points[60:95] = points[:35] * 0.1 + (0, 8), points[60:95] * 0.1 + (60, -8)
-    axis = corpus_map(points, labels=[0] * 50 + [1] * 50, texts=[str(i) for i in range(100)]).axes[0]
-    one, two = (int(text.get_text()) for text in axis.texts)
-    assert (one in range(35), two in range(60, 95)) == (True, True)
-    assert axis.get_xlabel() == ""  # They were laid out elsewhere.
-
-
 @pytest.mark.parametrize(
     ("draw", "message"),
     [
@@ -133,20 +122,6 @@ def test_of_many_points_one_text_stands_where_each_cluster_lies_densest() -> Non
 def test_what_cannot_be_drawn(draw: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         draw()
-
-
-def test_a_corpus_map_writes_a_text_where_each_cluster_is_dense() -> None:
-    """Of a cluster that lies in two parts, the text nearest the middle of the plane is another topic's."""
-    random = np.random.default_rng(0)
-    one, two, other = np.eye(3, 8)
-    # Most of the first cluster points along one, a part of it along two; row 31 stands alone between them.
-    first = np.concatenate([np.tile(one, (20, 1)), np.tile(two, (11, 1)), [0.35 * one + 0.35 * two + other]])
-    vectors = np.concatenate([first, np.tile(other, (20, 1))]) + random.normal(size=(52, 8)) * 0.02
-    labels = np.repeat([0, 1], [32, 20])
-    axis = corpus_map(vectors, labels=labels, texts=[f"text {i}" for i in range(52)]).axes[0]
-    rows = [int(text.get_text().split()[1]) for text in axis.texts]
-    assert list(labels[rows]) == [0, 1]
-    assert rows[0] != 31
 
 
 def test_names_stand_on_the_map_in_place_of_a_legend() -> None:
@@ -242,34 +217,3 @@ def test_a_file_that_is_no_history(tmp_path: Path, bad: str) -> None:
         training_curves(path)
     with pytest.raises(FileNotFoundError):
         training_curves(tmp_path / "none.jsonl")
-
-
-# -------------------------------------------------------------------------------------------------------- notebooks
-
-DRAWN = (
-    "similarity_heatmap(['a', 'b'], np.eye(2))",
-    "corpus_map(np.eye(3), labels=[0, 1, 1])",
-    "training_curves([{'step': 1, 'loss': 0.5, 'learning_rate': 1e-5}])",
-)
-
-
-# Only a kernel shows what a notebook displays.
-@pytest.mark.slow
-def test_a_notebook_shows_each_picture_once() -> None:
-    """In a kernel of its own: as it is, with pyplot there, and with ``%matplotlib inline``."""
-    import nbformat
-    from nbclient import NotebookClient
-
-    start = "import numpy as np\nfrom sbert.visualization import corpus_map, similarity_heatmap, training_curves"
-    begins = (start, "import matplotlib.pyplot as plt", "%matplotlib inline")
-    cells = [source for begin in begins for source in (begin, *DRAWN, f"picture = {DRAWN[0]}")]
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in cells])
-    NotebookClient(
-        notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(Path(__file__).parents[2])}}
-    ).execute()
-    for cell in notebook.cells:
-        shown = [output["data"]["image/png"] for output in cell.outputs if "image/png" in output.get("data", {})]
-        assert len(shown) == (cell.source in DRAWN), cell.source
-        assert all(base64.b64decode(picture).startswith(b"\x89PNG") for picture in shown)
-    kinds = {output["output_type"] for cell in notebook.cells for output in cell.outputs}
-    assert kinds == {"execute_result"}
