@@ -15,7 +15,7 @@ from sbert.cli.options import (
     TEXT_INPUT,
     add_options,
     at_least,
-    load_model,
+    load_by_options,
     progress,
     read_input,
     real,
@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> None:
     texts, rows = read_input(arguments)
     from sbert import search
 
-    model = load_model(arguments)
+    model = load_by_options(arguments)
     vectors = model.encode(texts, normalize_embeddings=True, show_progress_bar=progress(arguments))  # (texts, dim)
     options = {"clusters": arguments.clusters, "threshold": arguments.threshold}
     method = "kmeans" if arguments.clusters else "community"

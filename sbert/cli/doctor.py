@@ -9,7 +9,7 @@ import argparse
 import json
 import os
 
-from sbert.cli.options import LOADING, add_options, load_model
+from sbert.cli.options import LOADING, add_options, load_by_options
 from sbert.cli.output import facts_table
 
 
@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
             raise ValueError("--report writes what --gpu finds; pass --gpu as well")
         from sbert.cli.diagnosis import diagnose
 
-        facts = diagnose(load_model(arguments))
+        facts = diagnose(load_by_options(arguments))
         print(json.dumps(facts, ensure_ascii=False, indent=2) if arguments.json else facts_table(facts))
         return 0
     if arguments.json:

@@ -13,7 +13,17 @@ import re
 import warnings
 from typing import Any
 
-from sbert.cli.options import INPUT, SOURCES, CountedTexts, add_options, at_least, is_input, load_model, names, progress
+from sbert.cli.options import (
+    INPUT,
+    SOURCES,
+    CountedTexts,
+    add_options,
+    at_least,
+    is_input,
+    load_by_options,
+    names,
+    progress,
+)
 from sbert.storage.hub import OWN
 
 _EPILOG = """\
@@ -93,7 +103,7 @@ def _encode(arguments: argparse.Namespace, inputs: list[str]) -> None:
     texts = CountedTexts(inputs, arguments.column, format=arguments.format, keep=arguments.keep)
     options: dict[str, Any] = {name: getattr(arguments, name) for name in _OPTIONS}
     options |= {"out": arguments.output, "shard": arguments.shard}
-    vectors = load_model(arguments).encode(texts, show_progress_bar=progress(arguments), **options)
+    vectors = load_by_options(arguments).encode(texts, show_progress_bar=progress(arguments), **options)
     texts.remark(arguments.column, "their vectors are those of an empty text")
     if not len(vectors) and arguments.shard is None:
         warnings.warn(f"{inputs[0]} contains no texts, so {arguments.output} contains no vectors", stacklevel=2)

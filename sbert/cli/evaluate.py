@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sbert.cli.options import LOADING, add_options, at_least, load_model, names, progress
+from sbert.cli.options import LOADING, add_options, at_least, load_by_options, names, progress
 from sbert.cli.output import table
 from sbert.data import read_retrieval
 from sbert.data.retrieval_data import is_retrieval
@@ -143,7 +143,7 @@ def _load_vectors(arguments: argparse.Namespace) -> ModelVectors:
     from sbert.distributed.ranks import ALONE, Ranks
     from sbert.evaluation import ModelVectors
 
-    model = load_model(arguments, CrossEncoder if arguments.cross_encoder else None)
+    model = load_by_options(arguments, CrossEncoder if arguments.cross_encoder else None)
     ranks = ALONE if arguments.devices else Ranks.join(model.device.type)
     if not arguments.devices:
         ranks.place(model)

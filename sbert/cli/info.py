@@ -9,7 +9,7 @@ import argparse
 import json
 from dataclasses import asdict
 
-from sbert.cli.options import LOADING, add_options, load_model
+from sbert.cli.options import LOADING, add_options, load_by_options
 from sbert.cli.output import facts_table, printable_line
 
 
@@ -22,7 +22,7 @@ def run(arguments: argparse.Namespace) -> None:
     """Run ``sbert info``."""
     from sbert.saving import verification
 
-    model = load_model(arguments)
+    model = load_by_options(arguments)
     dtypes = {str(parameter.dtype).removeprefix("torch.") for parameter in model.parameters()}
     count = sum(parameter.numel() for parameter in model.parameters())
     facts: dict[str, object] = {

@@ -14,7 +14,7 @@ from sbert.cli.options import (
     TEXT_INPUT,
     add_options,
     at_least,
-    load_model,
+    load_by_options,
     names,
     new_file,
     progress,
@@ -63,12 +63,12 @@ def run(arguments: argparse.Namespace) -> None:
     columns = {name: [row[name] for _, row in rows] for name in keep}
     from sbert.visualization import corpus_map, find_topics, map_page, nearest_neighbours, project_vectors
     from sbert.visualization.map_page import parse_column
-    from sbert.visualization.projection import LAYOUTS, choose_layout
+    from sbert.visualization.projection import LAYOUTS, choose_projection
 
-    model = load_model(arguments)
+    model = load_by_options(arguments)
     vectors = model.encode(texts, normalize_embeddings=True, show_progress_bar=progress(arguments))  # (texts, dim)
     neighbours = nearest_neighbours(vectors)
-    method, reason = choose_layout(len(texts))
+    method, reason = choose_projection(len(texts))
     points = project_vectors(vectors, method, neighbours, progress(arguments))
     coarse = arguments.topics if method != "pca" else 0
     topics = find_topics(texts, vectors, points, (coarse, coarse * _FINER)) if coarse else []

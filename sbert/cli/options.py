@@ -160,7 +160,7 @@ class CountedTexts(Texts):
             warnings.warn(f"{self.empty} of {self.read} texts are empty; {what}", stacklevel=2)
 
 
-def load_model(arguments: argparse.Namespace, kind: type | None = None) -> Any:
+def load_by_options(arguments: argparse.Namespace, kind: type | None = None) -> Any:
     """Load a ``SentenceEncoder``, or another kind of model, by the options.
 
     With ``--devices``, its pool is returned, which is used in its place and ends with the command.

@@ -15,7 +15,7 @@ from sbert.cli.options import (
     TEXT_INPUT,
     add_options,
     at_least,
-    load_model,
+    load_by_options,
     progress,
     read_input,
     real,
@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> None:
     texts, rows = read_input(arguments)
     from sbert.search import paraphrase_mining
 
-    model = load_model(arguments)
+    model = load_by_options(arguments)
     mined = paraphrase_mining(
         model.encode(texts, convert_to_tensor=True, show_progress_bar=progress(arguments)),
         max_pairs=arguments.max_pairs or (_FEW if arguments.threshold is None else _MANY),

@@ -22,7 +22,7 @@ from sbert.cli.options import (
     add_options,
     at_least,
     is_input,
-    load_model,
+    load_by_options,
     progress,
     read_input,
     real,
@@ -113,7 +113,7 @@ def _by_vectors(arguments: argparse.Namespace, queries: list[str], texts: list[s
 
     name = os.path.abspath(arguments.model) if os.path.isdir(arguments.model) else arguments.model
     arguments.model = resolve(arguments.model, organisation="sentence-transformers")
-    model = load_model(arguments)
+    model = load_by_options(arguments)
     arguments.language = choose_language(arguments.language, model)
     kinds = ",".join(sorted({device.type for device in getattr(model, "devices", [model.device])}))
     settings = name, arguments.dtype, kinds, arguments.column, arguments.format

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 
-from sbert.cli.options import LOADING, add_options, load_model
+from sbert.cli.options import LOADING, add_options, load_by_options
 from sbert.storage.hub import OWN
 
 
@@ -32,7 +32,7 @@ def run(arguments: argparse.Namespace) -> None:
     if len(texts) < 2:
         raise ValueError("one text cannot be compared; pass two or more")
     arguments.model = first
-    model = load_model(arguments)
+    model = load_by_options(arguments)
     vectors = model.encode(texts)
     scores = model.similarity(vectors, vectors)
     if len(vectors) == 2:

@@ -7,13 +7,11 @@ get the prompts that the model has for them. The docstring of each file has an e
 | for | file | call | tested with |
 |---|---|---|---|
 | LangChain | ``langchain`` | ``SbertEmbeddings(model)`` | langchain-core 1.7 |
-| LlamaIndex | ``llama_index`` | ``Settings.embed_model = SbertEmbedding(model)``, ``SbertRerank(name)`` | core 0.14 |
+| LlamaIndex | ``llama_index`` | ``Settings.embed_model = SbertEmbedding(model)`` | core 0.14 |
 | Haystack | ``haystack`` | ``SbertTextEmbedder(model)``, ``SbertDocumentEmbedder(model)`` | haystack 3.4 |
 | Chroma | ``chroma`` | ``create_collection(name, embedding_function=SbertEmbeddingFunction(model))`` | chromadb 1.5 |
-| LanceDB | ``lancedb`` | ``get_registry().get("sbert").create(name=...)`` | lancedb 0.40 |
 | scikit-learn | ``sklearn`` | ``make_pipeline(SentenceVectors(model), LogisticRegression())`` | scikit-learn 1.9 |
 | MTEB | ``mteb`` | ``mteb.evaluate(MtebModel(model), tasks)`` | mteb 2.26: its 29 offline text tasks |
-| txtai | ``txtai`` | ``Embeddings(method="sbert.integrations.txtai.SbertVectors", path=name)`` | txtai 9.14 |
 | spaCy | ``spacy`` | ``nlp.add_pipe("sbert", config={"model": name})`` | spacy 3.8 |
 | Ray Data | ``ray`` | ``encode_files(["corpus/"], "vectors/", model)``, ``rows.map_batches(Embed, ...)`` | ray 2.60 |
 | Dask | ``frames`` | ``frame.map_partitions(embed_frame, model, meta=...)`` | dask 2026.8 |

@@ -1,4 +1,4 @@
-"""LlamaIndex: a ``BaseEmbedding`` for its indexes, and a postprocessor that sorts what they retrieve.
+"""LlamaIndex: a ``BaseEmbedding`` for its indexes.
 
 >>> from llama_index.core import Document, VectorStoreIndex
 >>> from sbert.integrations.llama_index import SbertEmbedding
@@ -11,8 +11,8 @@
 - LlamaIndex splits documents at 1024 tokens of another tokenizer; models with a shorter ``max_seq_length`` truncate
   such a text, with one warning. Set ``Settings.chunk_size`` to it.
 - An index that is saved stores no model: pass ``embed_model`` again when it is loaded.
-- ``index.as_query_engine(similarity_top_k=50, node_postprocessors=[SbertRerank(name, top_n=5)])`` retrieves 50 nodes,
-  and gives the five with the highest scores of a cross-encoder to the LLM.
+- LlamaIndex' own ``SentenceTransformerRerank(model=name, top_n=5)`` has the cross-encoders of this library after
+  ``sbert.integrations.sentence_transformers.install()``.
 """
 
 from __future__ import annotations
@@ -21,10 +21,7 @@ from typing import Any
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.bridge.pydantic import PrivateAttr
-from llama_index.core.postprocessor.types import BaseNodePostprocessor
-from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
 
-from sbert.cross_encoder import CrossEncoder
 from sbert.integrations.loading import load_encoder
 
 
@@ -62,35 +59,3 @@ class SbertEmbedding(BaseEmbedding):
 
     async def _aget_query_embedding(self, query: str) -> list[float]:
         return self._get_query_embedding(query)
-
-
-class SbertRerank(BaseNodePostprocessor):
-    """The nodes with the highest scores of a ``CrossEncoder``, which reads the query with the text of each node.
-
-    Args:
-        model: A cross-encoder, a folder or a name on the hub.
-        top_n: Number of nodes to return.
-        options: Of ``CrossEncoder``, if the model is not loaded yet.
-
-    Raises:
-        ValueError: If nodes come without a query.
-    """
-
-    top_n: int
-    _model: Any = PrivateAttr()
-
-    def __init__(self, model: Any, top_n: int = 2, **options: Any) -> None:
-        super().__init__(top_n=top_n)
-        self._model = model if isinstance(model, CrossEncoder) else CrossEncoder(model, **options)
-
-    @classmethod
-    def class_name(cls) -> str:
-        """Its name in saved settings."""
-        return "SbertRerank"
-
-    def _postprocess_nodes(self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None) -> Any:
-        if query_bundle is None:
-            raise ValueError("nodes are scored together with the query; pass query_str= or query_bundle=")
-        texts = [node.get_content(MetadataMode.EMBED) for node in nodes]
-        best = self._model.rank(query_bundle.query_str, texts, self.top_n)
-        return [NodeWithScore(node=nodes[row["corpus_id"]].node, score=row["score"]) for row in best]

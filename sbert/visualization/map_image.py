@@ -13,7 +13,14 @@ from sbert.functional import Vectors
 from sbert.inputs.arguments import known_arguments
 from sbert.inputs.texts import texts_of
 from sbert.visualization.drawing import MARKERS, Path, new_axes, new_figure, save_figure
-from sbert.visualization.projection import LAYOUTS, Points, check_vectors, choose_layout, density_peaks, project_vectors
+from sbert.visualization.projection import (
+    LAYOUTS,
+    Points,
+    check_vectors,
+    choose_projection,
+    density_peaks,
+    project_vectors,
+)
 from sbert.visualization.text import choose_fonts, shorten
 
 if TYPE_CHECKING:
@@ -75,7 +82,7 @@ def corpus_map(
     for name, column in {"labels": labels, "texts": texts}.items():
         if column is not None and len(column) != len(matrix):
             raise ValueError(f"there are {len(matrix)} vectors and {len(column)} {name}; pass one for each vector")
-    method = None if matrix.shape[1] == 2 else choose_layout(len(matrix))[0]
+    method = None if matrix.shape[1] == 2 else choose_projection(len(matrix))[0]
     points = matrix if method is None else project_vectors(matrix)  # (n, 2)
     values = np.asarray(labels) if labels is not None and np.asarray(labels).dtype.kind in "fM" else None
     clusters = _by_cluster(labels if values is None else None, len(points))

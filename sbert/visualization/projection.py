@@ -84,8 +84,8 @@ def project_vectors(
 
     Args:
         vectors: NumPy array, tensor or lists.
-        method: ``"tsne"`` (needs openTSNE), ``"pca"`` or ``"auto"`` (the result of ``choose_layout``, with a warning if
-            that is PCA because openTSNE is missing). For another layout, such as UMAP, pass its points to the maps.
+        method: ``"tsne"`` (needs openTSNE), ``"pca"`` or ``"auto"``: that of ``choose_projection``, with a warning if it is
+            PCA because openTSNE is missing. For another layout, such as UMAP, pass its points to the maps.
         neighbours: Those of ``nearest_neighbours(vectors)``, if they are computed already; t-SNE needs them.
         show_progress_bar: Whether to show a bar of t-SNE's iterations; if None, on terminals and in notebooks.
 
@@ -110,7 +110,7 @@ def project_vectors(
     check_choice("method", method, ("auto", *LAYOUTS))
     matrix = check_vectors(vectors)
     if method == "auto":
-        method, reason = choose_layout(len(matrix))
+        method, reason = choose_projection(len(matrix))
         if reason is not None and len(matrix) >= _LEAST:
             warn(f"the layout is PCA, because {reason}")
     if method == "pca":
@@ -123,7 +123,7 @@ def project_vectors(
     return np.asarray(_tsne(matrix, neighbours, start, show_progress_bar), np.float32)
 
 
-def choose_layout(rows: int) -> tuple[str, str | None]:
+def choose_projection(rows: int) -> tuple[str, str | None]:
     """Choose t-SNE for 10 vectors or more if openTSNE is installed, otherwise PCA.
 
     Args:
@@ -133,7 +133,7 @@ def choose_layout(rows: int) -> tuple[str, str | None]:
         The method, and the reason with the remedy if it is not t-SNE.
 
     Example:
-        >>> choose_layout(5)
+        >>> choose_projection(5)
         ('pca', 'fewer than 10 texts have no neighbourhoods that t-SNE could keep')
     """
     if rows < _LEAST:

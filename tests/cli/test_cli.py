@@ -201,7 +201,7 @@ def test_warnings_are_one_line_and_a_bug_shows_its_traceback(run: Run, monkeypat
         warnings.warn("two\n  lines", UserWarning, stacklevel=1)
         raise {"value": ValueError, "bug": KeyError, "stop": KeyboardInterrupt}[arguments.model]("two\n  lines")
 
-    monkeypatch.setattr("sbert.cli.info.load_model", load)
+    monkeypatch.setattr("sbert.cli.info.load_by_options", load)
     stopped = run("info", "stop")
     assert (stopped[0], stopped[2].partition("\n")[2]) == (130, "sbert: interrupted; two\n  lines\n")
     assert run("info", "value") == (2, "", "sbert: warning: two lines\nsbert: error: two lines\n")

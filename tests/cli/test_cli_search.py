@@ -237,7 +237,7 @@ def test_the_language_of_hybrid_search_is_that_of_the_model(run: Run, folder: Pa
 
 def test_words_alone(run: Run, corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a model; texts without a word of the query are not found."""
-    monkeypatch.setattr(search, "load_model", None)
+    monkeypatch.setattr(search, "load_by_options", None)
     found = records(run(corpus, "three", "--words", "--json")[1])
     assert {each["text"] for each in found} == {text for text in TEXTS if "three" in text.split()}
     assert run(corpus, "unheard", "--words")[1] == "nothing found\n"

@@ -15,10 +15,9 @@ import pandas
 import pytest
 
 import sbert
-from sbert import CrossEncoder, SentenceEncoder
+from sbert import SentenceEncoder
 from sbert.integrations.loading import load_encoder
 from sbert.integrations.sentence_transformers import SentenceTransformer
-from tests import pairs
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Of the other packages.
 FOLDER = str(Path(sbert.__file__).parent / "default_model")
@@ -78,23 +77,12 @@ def mteb(model: Any) -> Vectors:
     return adapter.encode([{"text": TEXTS[:2]}, {"text": TEXTS[2:]}], prompt_type=PromptType.document), query
 
 
-def txtai_vectors(model: Any) -> Vectors:
-    from txtai.vectors import VectorsFactory
-
-    options = {"device": "cpu", "prompts": model.prompts}
-    vectors = VectorsFactory.create(
-        {"method": "sbert.integrations.txtai.SbertVectors", "path": "sbert-mini", "vectors": options}
-    )
-    return vectors.encode(TEXTS, "data"), vectors.encode([QUERY], "query")[0]
-
-
 ADAPTERS: dict[str, Callable[[Any], Vectors]] = {
     "langchain_core": langchain,
     "llama_index.core": llama_index,
     "haystack": haystack,
     "chromadb": chroma,
     "mteb": mteb,
-    "txtai": txtai_vectors,
 }
 
 
@@ -131,19 +119,6 @@ def scikit_learn(model: Any, _: Path) -> Any:
     return vectors.fit_transform(TEXTS)
 
 
-def txtai(model: Any, folder: Path) -> Any:
-    from txtai import Embeddings
-
-    embeddings = Embeddings(method="external", transform=lambda texts: model.encode(texts))
-    embeddings.index(TEXTS)
-    embeddings.save(str(folder))
-    again = Embeddings()
-    again.load(str(folder), config={"transform": lambda texts: model.encode(texts)})
-    assert again.search(QUERY, 1) == embeddings.search(QUERY, 1)
-    assert again.search(QUERY, 1)[0][0] == 0
-    return embeddings.batchtransform(TEXTS)
-
-
 def spacy(model: Any, folder: Path) -> Any:
     import spacy
 
@@ -160,28 +135,7 @@ def spacy(model: Any, folder: Path) -> Any:
     return [doc.vector for doc in component.pipe([spacy.blank("en")(text) for text in TEXTS])]
 
 
-def lancedb(model: Any, folder: Path) -> Any:
-    from lancedb import connect
-    from lancedb.embeddings import get_registry
-    from lancedb.pydantic import LanceModel, Vector
-
-    model.save(folder / "model")
-    ours("lancedb")
-    function = get_registry().get("sbert").create(name=str(folder / "model"), device="cpu")
-
-    class Row(LanceModel):
-        text: str = function.SourceField()
-        vector: Vector(function.ndims()) = function.VectorField()
-
-    table = connect(folder).create_table("texts", schema=Row)
-    table.add([{"text": text} for text in TEXTS])
-    assert table.search(QUERY).limit(1).to_list()[0]["text"] == TEXTS[0]
-    check_equal(function.compute_query_embeddings(QUERY)[0], model.encode_query(QUERY))
-    check_equal(function.generate_embeddings(TEXTS), model.encode_document(TEXTS))
-    return model.encode(TEXTS)
-
-
-WITHOUT_PROMPTS = [scikit_learn, txtai, spacy, lancedb]
+WITHOUT_PROMPTS = [scikit_learn, spacy]
 
 
 @pytest.mark.parametrize("adapter", WITHOUT_PROMPTS, ids=lambda adapter: adapter.__name__)
@@ -238,37 +192,6 @@ def test_a_collection_of_chroma_opens_with_the_prompts_and_the_dimension_of_its_
     check_equal(opened.get(include=["embeddings"])["embeddings"], model.encode_document(TEXTS))
     found = opened.query(query_texts=[QUERY], n_results=1)
     check_equal(found["distances"], 1 - model.similarity(model.encode_query(QUERY), model.encode_document(TEXTS[:1])))
-
-
-def test_an_index_of_txtai_loads_again_with_its_model(tmp_path: Path) -> None:
-    txtai = pytest.importorskip("txtai")
-    embeddings = txtai.Embeddings(
-        method="sbert.integrations.txtai.SbertVectors", path=FOLDER, vectors={"prompts": {"query": "find: "}}
-    )
-    embeddings.index(TEXTS)
-    embeddings.save(str(tmp_path / "index"))
-    again = txtai.Embeddings()
-    again.load(str(tmp_path / "index"))
-    assert again.search(QUERY, 3) == embeddings.search(QUERY, 3)
-    check_equal(again.batchtransform([QUERY], "query")[0], embeddings.batchtransform([QUERY], "query")[0])
-    assert again.search(QUERY, 1)[0][0] == 0
-
-
-def test_nodes_of_llama_index_are_sorted_by_a_cross_encoder(tmp_path: Path) -> None:
-    pytest.importorskip("llama_index.core")
-    from llama_index.core.schema import NodeWithScore, TextNode
-
-    scorer = CrossEncoder(pairs.folder(tmp_path, classes=1), device="cpu")
-    nodes = [NodeWithScore(node=TextNode(text=text, metadata={"by": "me"}), score=0.5) for text in TEXTS]
-    scores = scorer.predict([(QUERY, f"by: me\n\n{text}") for text in TEXTS])
-    for model in (scorer, str(tmp_path)):
-        sorted_nodes = ours("llama_index").SbertRerank(model, 2).postprocess_nodes(nodes, query_str=QUERY)
-        assert [node.text for node in sorted_nodes] == [TEXTS[row] for row in (-scores).argsort()[:2]]
-        check_equal([node.score for node in sorted_nodes], np.sort(scores)[:0:-1])
-    assert [node.score for node in nodes] == [0.5] * 3
-    with pytest.raises(ValueError, match="scored together with the query; pass query_str= or query_bundle="):
-        ours("llama_index").SbertRerank(scorer).postprocess_nodes(nodes)
-    assert ours("llama_index").SbertRerank(scorer).postprocess_nodes([], query_str=QUERY) == []
 
 
 def test_a_step_of_scikit_learn_says_that_it_is_not_fitted_and_passes_its_checks() -> None:

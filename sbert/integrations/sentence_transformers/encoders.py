@@ -154,13 +154,13 @@ class SentenceTransformer(SentenceEncoder):
 
     def tokenize(self, sentences: Any, *_: Any, **__: Any) -> dict[str, Tensor]:  # type: ignore[override]
         """The padded features of texts."""
-        return features.tokenize(self, sentences)
+        return features.padded_features(self, sentences)
 
     preprocess = tokenize
 
     def forward(self, value: Any, **_: Any) -> Any:  # type: ignore[override]
         """The vectors of tokens; of features, these with the vectors added."""
-        return features.run(self, value) if isinstance(value, dict) else super().forward(value)
+        return features.add_embeddings(self, value) if isinstance(value, dict) else super().forward(value)
 
 
 class CrossEncoder(cross_encoder.CrossEncoder):

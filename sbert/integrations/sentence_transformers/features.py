@@ -19,14 +19,14 @@ from sbert.modules import register_module
 LABELS = ("label", "labels", "score", "scores")
 
 
-def tokenize(model: Any, texts: Iterable[Any]) -> dict[str, Tensor]:
+def padded_features(model: Any, texts: Iterable[Any]) -> dict[str, Tensor]:
     """The padded features of texts, or of pairs of texts."""
     length = model.max_seq_length
     limit = {"truncation": length is not None, "max_length": length}
     return dict(model.tokenizer(list(texts), padding=True, return_tensors="pt", **limit))
 
 
-def run(model: Any, features: dict[str, Any]) -> dict[str, Any]:
+def add_embeddings(model: Any, features: dict[str, Any]) -> dict[str, Any]:
     """Add the vectors of an encoder to features; those that have vectors stay as they are."""
     if "sentence_embedding" in features:
         return features
@@ -58,18 +58,18 @@ class Module(nn.Module):
         """The arguments of the class, by name."""
         return {name: getattr(self, name) for name in self.config_keys}
 
-    def __call__(self, given: Any) -> Any:
+    def __call__(self, values: Any) -> Any:
         """Features for features, vectors for tokens or vectors.
 
         Raises:
             TypeError: If the module reads another feature.
         """
-        if isinstance(given, dict):
-            return super().__call__(given)
-        features, mask = {"sentence_embedding": given}, None
-        if not isinstance(given, Tensor):
-            values, mask = given.padded()
-            features = {"token_embeddings": values, "attention_mask": mask.long()}
+        if isinstance(values, dict):
+            return super().__call__(values)
+        features, mask = {"sentence_embedding": values}, None
+        if not isinstance(values, Tensor):
+            padded, mask = values.padded()
+            features = {"token_embeddings": padded, "attention_mask": mask.long()}
         try:
             result = super().__call__(features)
         except KeyError as error:
@@ -77,7 +77,7 @@ class Module(nn.Module):
             raise TypeError(f"{what}: derive it from these, or write a module of sbert.modules") from error
         if "sentence_embedding" in result:
             return result["sentence_embedding"]
-        return replace(given, values=result["token_embeddings"][mask])
+        return replace(values, values=result["token_embeddings"][mask])
 
 
 class LossOfFeatures(nn.Module):
@@ -104,8 +104,8 @@ def join_documents(rows: Any, loss: Any) -> Any:
     joined = [{"query": row[query], "documents": [row[name] for name in documents]} for row in rows]
     for new, row in zip(joined, rows, strict=True):
         if label is not None:  # Labels of negatives alone are differences from the positive's.
-            given = np.atleast_1d(row[label]).tolist()
-            new["labels"] = given if len(given) == len(documents) else [0.0, *(-margin for margin in given)]
+            values = np.atleast_1d(row[label]).tolist()
+            new["labels"] = values if len(values) == len(documents) else [0.0, *(-margin for margin in values)]
     return joined
 
 
@@ -115,10 +115,10 @@ def as_loss(loss: Any) -> Any:
     Raises:
         TypeError: If it takes the texts of pairs, as losses of their cross-encoders do.
     """
-    taken = list(inspect.signature(loss.forward).parameters) if isinstance(loss, nn.Module) else [""]
-    if taken[:1] == ["inputs"]:
+    names = list(inspect.signature(loss.forward).parameters) if isinstance(loss, nn.Module) else [""]
+    if names[:1] == ["inputs"]:
         name = type(loss).__name__
         raise TypeError(
             f"{name} takes texts; a loss of a CrossEncoder takes scores here: forward(self, scores, *, labels)"
         )
-    return LossOfFeatures(loss) if taken[:1] in (["sentence_features"], ["features"]) else loss
+    return LossOfFeatures(loss) if names[:1] in (["sentence_features"], ["features"]) else loss
