@@ -84,8 +84,8 @@ def project_vectors(
 
     Args:
         vectors: NumPy array, tensor or lists.
-        method: ``"tsne"`` (needs openTSNE), ``"pca"`` or ``"auto"``: that of ``choose_projection``, with a warning if it is
-            PCA because openTSNE is missing. For another layout, such as UMAP, pass its points to the maps.
+        method: ``"tsne"`` (needs openTSNE), ``"pca"`` or ``"auto"``: that of ``choose_projection``, with a warning if
+            it is PCA because openTSNE is missing. For another layout, such as UMAP, pass its points to the maps.
         neighbours: Those of ``nearest_neighbours(vectors)``, if they are computed already; t-SNE needs them.
         show_progress_bar: Whether to show a bar of t-SNE's iterations; if None, on terminals and in notebooks.
 
