@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import lru_cache
-from itertools import chain, starmap
-from typing import TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -15,12 +12,7 @@ from torch import Tensor
 from sbert.batch import Ragged
 from sbert.storage.processes import Lock
 
-Result = TypeVar("Result")
 _HALF = (torch.bfloat16, torch.float16)
-# In half precision, CPUs process keys in blocks; an incomplete block costs as much as two, so masked keys complete it.
-_BLOCK, _FILLER = 16, 11
-# A row of few tokens costs as much as one of that many, so short rows of equal length are joined, under a mask.
-_JOINED = 32
 # The score of padding is that far below the others; float16 has it, too.
 _HIDDEN = 1e4
 # The kernel for variable lengths supports heads whose size is a multiple of the first, and at most the second.
@@ -93,49 +85,19 @@ def attend(
         return attend_by_kernel(query, key, value, rows, dropout=dropout, scale=scale, sees=sees)
     if query.device.type == "cuda" and rows.rows > 1 and rows.longest:
         return attend_padded(query, key, value, rows, bias=bias, dropout=dropout, scale=scale, sees=sees)
-    in_blocks = query.device.type == "cpu" and query.dtype in _HALF and not causal
-    runs = [(count, 1, length) for count, length in rows.groups]
-    if in_blocks and bias is None and sees == (-1, -1) and not dropout:
-        runs = list(chain.from_iterable(starmap(_join, rows.groups)))
     outputs: list[Tensor] = []
-    sizes = [count * joined * length for count, joined, length in runs]
-    parts = (x.split_with_sizes(sizes) for x in (query, key, value))
-    for (count, joined, length), *part in zip(runs, *parts, strict=True):
+    only_causal = bias is None and sees == (-1, 0)
+    parts = (x.split_with_sizes([count * length for count, length in rows.groups]) for x in (query, key, value))
+    for (count, length), *part in zip(rows.groups, *parts, strict=True):
         if length == 1 and not dropout and key.shape == query.shape:  # A token that sees itself alone.
             outputs.append(part[2])
             continue
-        tokens = joined * length
-        q, k, v = (x.view(count, tokens, *x.shape[1:]).transpose(1, 2) for x in part)  # (count, heads, tokens, dim)
-        only_causal = bias is None and sees == (-1, 0)
+        q, k, v = (x.view(count, length, *x.shape[1:]).transpose(1, 2) for x in part)  # (count, heads, length, dim)
         mask = None if only_causal else _mask(length, bias, sees, query)
-        filler = -tokens % _BLOCK
-        filler = filler if in_blocks and filler <= _FILLER else 0
-        if filler:
-            k, v = F.pad(k, (0, 0, 0, filler)), F.pad(v, (0, 0, 0, filler))
-            mask = None if mask is None else F.pad(mask, (0, filler), value=-torch.inf)
-        if mask is None and (joined > 1 or filler):
-            mask = _own_row(joined, length, filler, q.dtype)
         outputs.append(_attend(q, k, v, mask, dropout, only_causal, scale).transpose(1, 2).flatten(0, 1))
     if not outputs:
         return torch.empty_like(query)
     return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
-
-
-def _join(count: int, length: int) -> Iterator[tuple[int, int, int]]:
-    """Some rows of equal length as joined rows: their number, how many rows are joined in each, and the length."""
-    joined = 1 if length == 1 else min(count, max(1, _JOINED // length))
-    yield count // joined, joined, length
-    if count % joined:
-        yield 1, count % joined, length
-
-
-@lru_cache(maxsize=256)
-@torch.inference_mode(False)
-def _own_row(joined: int, length: int, filler: int, dtype: torch.dtype) -> Tensor:
-    """Additive mask of the scores of joined rows: -inf outside of a token's own row, and at the filler."""
-    row = torch.arange(joined).repeat_interleave(length)
-    seen = F.pad(row[:, None] == row, (0, filler))
-    return torch.zeros(seen.shape, dtype=dtype).masked_fill(~seen, -torch.inf)
 
 
 def _attend(
@@ -175,7 +137,7 @@ def padded_shape(rows: Ragged) -> tuple[int, int]:
 
 def round_length(longest: int) -> int:
     """The next multiple of 16, to which kernels align their masks."""
-    return -(-longest // _BLOCK) * _BLOCK
+    return -(-longest // 16) * 16
 
 
 def attend_padded(
@@ -192,8 +154,11 @@ def attend_padded(
     """Attention in one call, with rows padded to one of few shapes, where a mask hides the padding."""
     count, length = padded_shape(rows)
     causal = bias is None and sees == (-1, 0)  # Padding stands after all tokens, which do not see it.
-    slots, mask = _of_rows(rows, (sees, causal), lambda: _slots_and_mask(rows, bias, sees, causal, query))
-
+    # The same for all layers, whose position bias is one tensor; freed with the batch.
+    prepared, key_of_layer = vars(rows).setdefault("_padded", {}), (sees, query.dtype)
+    if key_of_layer not in prepared or prepared[key_of_layer][0] is not bias:
+        prepared[key_of_layer] = bias, *_slots_and_mask(rows, bias, sees, causal, query)
+    _, slots, mask = prepared[key_of_layer]
     dim = query.shape[-1]
     missing = -dim % _MULTIPLE
 
@@ -221,15 +186,6 @@ def _slots_and_mask(
         bias = F.pad(bias, (0, missing, 0, missing))
     mask = _mask(length, bias, sees, like)
     return slots, hidden if mask is None else mask + hidden
-
-
-def _of_rows(rows: Ragged, name: object, compute: Callable[[], Result]) -> Result:
-    """What all layers need of the rows of a batch, which is computed once and freed with the batch."""
-    known = vars(rows).setdefault("_of_attention", {})
-    if name not in known:
-        known[name] = compute()
-    result: Result = known[name]
-    return result
 
 
 @contextmanager

@@ -18,9 +18,9 @@ from sbert.backends.minimal_bert import BertModel, convert_model
 from sbert.backends.network import ModuleSnapshot, Samples, has_hooks, snapshot, state_of
 from sbert.backends.packed import Packed
 from sbert.backends.padded import Padded, in_dtype
-from sbert.backends.parity import copy_without_hooks, parity, probe, tolerance, warn_slower
+from sbert.backends.parity import copy_without_hooks, parity, probe, tolerance
 from sbert.batch import TokenBatch
-from sbert.storage.files import is_failure, is_out_of_memory, one_line
+from sbert.storage.files import is_failure, is_out_of_memory
 from sbert.storage.processes import Lock
 
 # What runs the module itself, in order of preference. In a call of ``encode`` no weight changes, so that ``Fused``,
@@ -110,12 +110,8 @@ def refusal(kind: type[Backend], network: Any, device: torch.device, dtype: torc
 
 
 def padding_reason(network: Any) -> str | None:
-    """Why batches of a network are padded, if they are; the first batch may show a reason that was not known before."""
-    if isinstance(network, BertModel):
-        return None
-    known = state_of(network, ModelState).refusals
-    compared = (reason for (kind, _, _), reason in known.items() if kind is Packed and reason)
-    return Packed.supports(network, network.device, network.dtype) or next(compared, None)
+    """Why batches of a network are padded; None if they are not."""
+    return None if isinstance(network, BertModel) else refusal(Packed, network, network.device, network.dtype)
 
 
 def _choose(network: Any, settings: CallSettings, device: torch.device) -> RunBatch:
@@ -123,26 +119,14 @@ def _choose(network: Any, settings: CallSettings, device: torch.device) -> RunBa
     cached = cached_backend(network, settings) if settings.copies else None
     if cached is None or cached.backend is None:
         return _of_module(network, settings, device)
-    backend, weights, kind = cached.backend, cached.weights, device.type
+    return partial(_run_fused, cached.backend, cached.weights)
 
-    def run(batch: TokenBatch) -> Tensor:
-        try:
-            with torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext():
-                return backend.forward(batch).to(weights)
-        except Exception as error:
-            if not is_failure(error) or device.type != "cpu":  # Of its first use there, ``encode`` has a check.
-                raise
-            reason = f"it fails {backend.how} ({one_line(error)})"
-        plain = _of_module(network, settings, device)
-        vectors = plain(batch)  # Where this fails, too, it is not the backend's fault.
-        # Not from outside: the call would refer to itself, and its memory wait for the garbage collector.
-        call: Any = inference_call.get()
-        call.forwards[network] = plain
-        warn_slower(network, reason)
-        state_of(network, ModelState).cached = cached._replace(backend=None, reason=reason)  # Until the weights change.
-        return vectors
 
-    return run
+def _run_fused(backend: Fused, dtype: torch.dtype, batch: TokenBatch) -> Tensor:
+    """Vectors of all tokens in the dtype of the weights, whatever autocast the caller has entered."""
+    kind = batch.values.device.type
+    with torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext():
+        return backend.forward(batch).to(dtype)
 
 
 def _of_module(network: Any, settings: CallSettings, device: torch.device) -> RunBatch:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import json
-import pickle
 import shutil
 import subprocess
 import sys
@@ -208,38 +206,6 @@ def test_when_the_folder_is_gone_or_another(tmp_path: Path) -> None:
         small.wrapped(small.byte_bpe(), 32).save_pretrained(tmp_path / "model")
     gone.save(tmp_path / "saved")
     assert bool(encoder(tmp_path / "saved").verify())
-
-
-def test_copies(tmp_path: Path) -> None:
-    model = encoder(bert(tmp_path / "model"))
-    expected = model.encode(small.TEXTS)
-    copies = [copy.deepcopy(model), pickle.loads(pickle.dumps(model))]
-    shutil.rmtree(tmp_path / "model")
-    for other in copies:
-        assert is_light(other)
-        assert np.array_equal(other.encode(small.TEXTS), expected)
-        with torch.no_grad():
-            other[0].auto_model.embeddings.word_embeddings.weight.mul_(2)
-        assert not np.array_equal(other.encode(small.TEXTS), expected)
-    assert is_light(model)
-    assert np.array_equal(model.encode(small.TEXTS), expected)
-
-
-def test_training(tmp_path: Path) -> None:
-    """Bit by bit that of a model that transformers has loaded, dropout included."""
-    bert(tmp_path)
-    trained = []
-    for load in (encoder, full):
-        model = load(tmp_path)
-        optimizer = torch.optim.AdamW(list(model.parameters()), lr=1e-2)
-        torch.manual_seed(0)
-        model.train()
-        for _ in range(2):
-            model(model.tokenize(small.TEXTS[:4])).square().sum().backward()
-            optimizer.step()
-            optimizer.zero_grad()
-        trained.append([*model.state_dict().values(), torch.rand(1), torch.from_numpy(model.encode(small.TEXTS))])
-    assert all(map(torch.equal, *trained))
 
 
 Edit = Callable[[Path], object]
