@@ -125,7 +125,7 @@ stand in ``tests/benchmarks/README.md``, with the program that prints them
 """
 
 from sbert.backends.attention import attend, has_kernel
-from sbert.backends.backend import PLAIN_REMEDY, Backend, CallSettings, InferenceCall, choose_backend
+from sbert.backends.backend import PLAIN_REMEDY, CallSettings, InferenceCall, choose_backend
 from sbert.backends.linear import matrix_product
 from sbert.backends.minimal_bert import (
     BertModel,
@@ -146,12 +146,11 @@ from sbert.backends.network import (
 )
 from sbert.backends.packed import adopt
 from sbert.backends.padded import padded_arguments
-from sbert.backends.parity import max_relative_error, probe_of
+from sbert.backends.parity import probe_of
 from sbert.backends.state import explain, forward, materialize, padding_reason, scores
 
 __all__ = [
     "PLAIN_REMEDY",
-    "Backend",
     "CallSettings",
     "InferenceCall",
     "BertModel",
@@ -170,7 +169,6 @@ __all__ = [
     "materialize",
     "materialize_tokenizer",
     "matrix_product",
-    "max_relative_error",
     "padded_arguments",
     "padding_reason",
     "position_limit",

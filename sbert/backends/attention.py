@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -15,7 +16,7 @@ from sbert.storage.processes import Lock
 _HALF = (torch.bfloat16, torch.float16)
 # The score of padding is that far below the others; float16 has it, too.
 _HIDDEN = 1e4
-# The kernel for variable lengths supports heads whose size is a multiple of the first, and at most the second.
+# Kernels of a GPU support heads whose size is a multiple of the first, and at most the second.
 _MULTIPLE, _LARGEST = 8, 256
 _lock = Lock()
 # For each running call, whether the process used cuDNN's attention before the first of them.
@@ -78,13 +79,19 @@ def attend(
         >>> attend(torch.zeros(3, 1, 1), torch.zeros(3, 1, 1), value, rows).flatten()
         tensor([2., 2., 5.])
     """
+    dim = query.shape[-1]
+    scale = dim**-0.5 if scale is None else scale
+    if query.device.type == "cuda" and dim % _MULTIPLE:
+        query, key, value = (F.pad(x, (0, -dim % _MULTIPLE)) for x in (query, key, value))
+        options: dict[str, Any] = {"scale": scale, "dropout": dropout, "causal": causal, "window": window}
+        return attend(query, key, value, rows, bias=bias, **options)[..., :dim]
     # How far to the left and to the right; what the longest row does not reach is no bound.
     reach = -1 if window is None or window >= rows.longest else window - 1
     sees = (reach, 0 if causal and rows.longest > 1 else reach)
     if bias is None and has_kernel(query.dtype, query.device, query.shape[-1]):
-        return attend_by_kernel(query, key, value, rows, dropout=dropout, scale=scale, sees=sees)
+        return attend_by_kernel((query, key, value), rows, dropout, scale, sees)
     if query.device.type == "cuda" and rows.rows > 1 and rows.longest:
-        return attend_padded(query, key, value, rows, bias=bias, dropout=dropout, scale=scale, sees=sees)
+        return attend_padded((query, key, value), rows, bias, dropout, scale, sees)
     outputs: list[Tensor] = []
     only_causal = bias is None and sees == (-1, 0)
     parts = (x.split_with_sizes([count * length for count, length in rows.groups]) for x in (query, key, value))
@@ -100,9 +107,7 @@ def attend(
     return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
 
 
-def _attend(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout: float, causal: bool, scale: float | None
-) -> Tensor:
+def _attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout: float, causal: bool, scale: float) -> Tensor:
     """Attention of rows of one length. Shape: (rows, heads, length, dim); with fewer heads, keys are shared."""
     shared = k.shape[1] != q.shape[1]
     return F.scaled_dot_product_attention(q, k, v, mask, dropout, causal, scale=scale, enable_gqa=shared)
@@ -141,35 +146,24 @@ def round_length(longest: int) -> int:
 
 
 def attend_padded(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    rows: Ragged,
-    *,
-    bias: Tensor | None = None,
-    dropout: float = 0.0,
-    scale: float | None = None,
-    sees: tuple[int, int] = (-1, -1),
+    qkv: tuple[Tensor, ...], rows: Ragged, bias: Tensor | None, dropout: float, scale: float, sees: tuple[int, int]
 ) -> Tensor:
     """Attention in one call, with rows padded to one of few shapes, where a mask hides the padding."""
     count, length = padded_shape(rows)
     causal = bias is None and sees == (-1, 0)  # Padding stands after all tokens, which do not see it.
     # The same for all layers, whose position bias is one tensor; freed with the batch.
-    prepared, key_of_layer = vars(rows).setdefault("_padded", {}), (sees, query.dtype)
-    if key_of_layer not in prepared or prepared[key_of_layer][0] is not bias:
-        prepared[key_of_layer] = bias, *_slots_and_mask(rows, bias, sees, causal, query)
-    _, slots, mask = prepared[key_of_layer]
-    dim = query.shape[-1]
-    missing = -dim % _MULTIPLE
+    prepared, kind = vars(rows).setdefault("_padded", {}), (sees, qkv[0].dtype)
+    if kind not in prepared or prepared[kind][0] is not bias:
+        prepared[kind] = bias, *_slots_and_mask(rows, bias, sees, causal, qkv[0])
+    _, slots, mask = prepared[kind]
 
     def spread(x: Tensor) -> Tensor:
-        x = F.pad(x, (0, missing)) if missing else x
         padded = x.new_zeros(count * length, *x.shape[1:]).index_copy(0, slots, x)
         return padded.view(count, length, *x.shape[1:]).transpose(1, 2)  # (count, heads, length, dim)
 
-    scale = dim**-0.5 if scale is None else scale
-    out = _attend(spread(query), spread(key), spread(value), mask, dropout, causal, scale)
-    return out.transpose(1, 2).flatten(0, 1).index_select(0, slots)[..., :dim]
+    q, k, v = map(spread, qkv)
+    out = _attend(q, k, v, mask, dropout, causal, scale)
+    return out.transpose(1, 2).flatten(0, 1).index_select(0, slots)
 
 
 def _slots_and_mask(
@@ -211,23 +205,13 @@ def without_cudnn() -> Iterator[None]:
 
 
 def attend_by_kernel(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    rows: Ragged,
-    *,
-    dropout: float = 0.0,
-    scale: float | None = None,
-    sees: tuple[int, int] = (-1, -1),
+    qkv: tuple[Tensor, ...], rows: Ragged, dropout: float, scale: float, sees: tuple[int, int]
 ) -> Tensor:
     """Attention in one call on a GPU, by the operator behind torch's ``varlen_attn``, which takes dropout as well.
 
     torch knows its gradient. Its arguments are passed by name, since their number depends on the version of torch.
     """
-    dim = query.shape[-1]
-    filler = -dim % _MULTIPLE
-    if filler:
-        query, key, value = (F.pad(x, (0, filler)) for x in (query, key, value))
+    query, key, value = qkv
     outputs: tuple[Tensor, ...] = torch.ops.aten._flash_attention_forward(
         query=query,
         key=key,
@@ -239,8 +223,8 @@ def attend_by_kernel(
         dropout_p=dropout,
         is_causal=sees == (-1, 0),
         return_debug_mask=False,
-        scale=dim**-0.5 if scale is None else scale,
+        scale=scale,
         window_size_left=sees[0],
         window_size_right=sees[1],
     )
-    return outputs[0][..., :dim]
+    return outputs[0]

@@ -33,17 +33,8 @@ from sbert.storage.weight_files import check_ids, read_header, warn_of_unused, w
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-TOKENIZER_FILES = [
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.txt",
-    "vocab.json",
-    "merges.txt",
-    "sentencepiece.bpe.model",
-    "spiece.model",
-]
+TOKENIZER_FILES = ["tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"]
+TOKENIZER_FILES += ["vocab.txt", "vocab.json", "merges.txt", "sentencepiece.bpe.model", "spiece.model"]
 ADAPTER_FILES = ("adapter_model.safetensors", "adapter_model.bin")
 # Maximum counts in a configuration: transformers builds as many objects before weights can be checked.
 _MOST = {"layer": 1000, "layers": 1000, "labels": 100_000}
@@ -54,6 +45,8 @@ ATTENTIONS = ("eager", "sdpa")
 # Held while transformers is imported, loads or saves. Its modules have circular imports, in which a second thread finds
 # an incomplete module; and it sets options of the whole process, which two threads would restore in the wrong order.
 lock: Lock = Lock()
+# Of every loading: nothing is downloaded, and no code of a folder runs.
+_LOCAL = {"local_files_only": True, "trust_remote_code": False}
 # Whether adapters are saved alone, rather than merged into their base model.
 adapters_alone: ContextVar[bool] = ContextVar("sbert_adapters_alone", default=False)
 
@@ -165,7 +158,7 @@ def load_config(folder: Path, options: dict[str, Any]) -> PretrainedConfig:
             known = _in_terms_of_transformers(values, path)
             if known is values:
                 kind = import_from("AutoConfig")
-                config = kind.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+                config = kind.from_pretrained(folder, **_LOCAL)
             else:
                 kind = import_from("CONFIG_MAPPING")[known["model_type"]]
                 config = kind.from_dict({**known, "name_or_path": str(folder)})
@@ -306,11 +299,10 @@ def _read(
                 folder,
                 config=config,
                 dtype=dtype,
-                local_files_only=True,
-                trust_remote_code=False,
                 use_safetensors="safetensors" in weights.name,
                 ignore_mismatched_sizes=True,  # The report names the weights, the error does not.
                 output_loading_info=True,
+                **_LOCAL,
                 **options,
             )
     except UnreadableError:
@@ -347,7 +339,7 @@ def load_tokenizer(folder: Path, options: dict[str, Any]) -> PreTrainedTokenizer
     try:
         with silence():
             kind = import_from("AutoTokenizer")
-            tokenizer = kind.from_pretrained(folder, local_files_only=True, trust_remote_code=False, **options)
+            tokenizer = kind.from_pretrained(folder, **_LOCAL, **options)
     except BaseException as error:
         if not is_failure(error):
             raise

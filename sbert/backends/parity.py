@@ -26,12 +26,7 @@ _GPU, _HALF_ON_GPU = {torch.float32: 1e-2, torch.float64: 1e-2}, 0.0316
 
 
 def parity(
-    kind: type[AnyBackend],
-    network: Any,
-    device: torch.device,
-    dtype: torch.dtype,
-    /,
-    **options: Any,
+    kind: type[AnyBackend], network: Any, device: torch.device, dtype: torch.dtype, /, **options: Any
 ) -> AnyBackend | str:
     """A backend that has given the vectors of the padded module, or the reason why it cannot run.
 

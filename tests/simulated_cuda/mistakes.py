@@ -289,7 +289,7 @@ MISTAKES = [
     ),
     Mistake(
         "heads of any size for a kernel that takes multiples of 8",
-        "backends/attention.py", "    filler = -dim % _MULTIPLE\n", "    filler = 0\n", attend, "head_size|misaligned",
+        "backends/attention.py", "and dim % _MULTIPLE:", "and False:", attend, "head_size|misaligned",
     ),
     Mistake(
         "the kernel is chosen for the current device, not for that of the data",
