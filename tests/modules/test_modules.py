@@ -8,19 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from sbert import LSTM, Dense, Normalize, SentenceEncoder, TokenBatch, TokenEmbeddings, WordEmbeddings
-
-
-def test_padded_form() -> None:
-    batch = TokenBatch.from_rows([[5, 6, 7], [], [8]], prompt_tokens=2)
-    ids, mask = batch.padded(fill=9)
-    assert ids.tolist() == [[5, 6, 7], [9, 9, 9], [8, 9, 9]]
-    assert mask.tolist() == [[True] * 3, [False] * 3, [True, False, False]]
-    assert batch.prompt_tokens is not None
-    assert batch.prompt_tokens.tolist() == [2, 0, 1]
-    assert batch.to("cpu").longest == 3
-    empty = TokenBatch.from_rows([])
-    assert (empty.rows, empty.longest, tuple(empty.padded()[0].shape)) == (0, 0, (0, 0))
+from sbert import LSTM, Dense, Normalize, SentenceEncoder, TokenEmbeddings, WordEmbeddings
 
 
 def test_lstm_reads_each_row_alone() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -196,13 +195,7 @@ def test_missing_packages(kind: str, bert: Path, tmp_path: Path, monkeypatch: py
 @pytest.mark.usefixtures("untraced")
 def test_command(bert: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert tuple(folder.EXPORT_FORMATS) == command._FORMATS
-    path = tmp_path / "exported"
-    assert main(["export", "torch-export", str(bert), str(path)]) == 0
-    said = capsys.readouterr()
-    assert re.fullmatch(rf"{path}: \d\.\d MB, largest difference from encode \d\.\de-\d\d; .*\n", said.out), said.out
-    assert said.err == ""
+    assert main(["export", "torch-export", str(bert), str(tmp_path / "exported")]) == 0
+    assert re.search(r": \d\.\d MB, largest difference from encode \d\.\de-\d\d; ", capsys.readouterr().out)
     assert main(["export", "torch-export", str(bert), str(bert)]) == 2
     assert "saving would delete it" in capsys.readouterr().err
-    if find_spec("openvino") is None:
-        assert main(["export", "openvino", str(bert), str(path)]) == 2
-        assert "pip install" in capsys.readouterr().err

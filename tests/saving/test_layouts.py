@@ -12,22 +12,9 @@ import torch
 from safetensors.torch import load_file
 
 from sbert import SentenceEncoder
-from sbert.modules.dense import DENSE_ACTIVATIONS
 from sbert.vector_files.fingerprint import digest_of_model
 from tests.backends.test_families import build, compare_directions, difference, ours, theirs
-from tests.saving.layouts import (
-    LAYOUTS,
-    baked,
-    change,
-    default_prompt,
-    dense,
-    labse,
-    layout,
-    limits,
-    minilm,
-    python_tokenizer,
-    static,
-)
+from tests.saving.layouts import LAYOUTS, baked, labse, layout, limits, minilm, python_tokenizer, static
 from tests.small import modules, pooling, write
 
 pytestmark = pytest.mark.filterwarnings(
@@ -60,40 +47,22 @@ def test_old_keys_are_concatenated_in_their_order(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "saved/1_Pooling/config.json").read_text()) == {**config, "include_prompt": True}
 
 
-def test_settings_are_kept(tmp_path: Path) -> None:
-    model = ours(default_prompt(tmp_path / "given"))
-    model.save(tmp_path / "saved")
-    peer = theirs(tmp_path / "saved")
-    for other in (ours(tmp_path / "saved"), peer):
-        assert other.prompts["fox"] == "red fox "
-        assert other.default_prompt_name == "fox"
-        assert other.similarity_fn_name == "dot"
-        assert other.truncate_dim == 7
-        assert other.max_seq_length == 24
+CARDS = {
+    "---\r\nlanguage:\r\n- de\r\n---\r\n": "de",
+    '---\nlanguage: ["pt-BR"]\n---\n': "pt-br",
+    "---\nlanguage:\n  - en\n  - de\n---\n": None,
+    "---\nlanguage:\nlicense: mit\n---\n": None,
+    "---\ntags:\n- a\n---\nlanguage: en\n": None,
+}
 
 
-@pytest.mark.parametrize(
-    ("card", "language"),
-    [
-        ("---\nlicense: mit\nlanguage: en\ntags:\n- a\n---\n", "en"),
-        ("---\r\nlanguage:\r\n- de\r\n---\r\n", "de"),
-        ('---\nlanguage: ["pt-BR"]\n---\n', "pt-br"),
-        ("---\nlanguage:\n  - en\n  - de\n---\n", None),
-        ("---\nlanguage:\nlicense: mit\n---\n", None),
-        ("---\ntags:\n- a\n---\nlanguage: en\n", None),
-        ("language: en\n", None),
-        ("---\nlanguage: \x00\x1b[31m\n---\n", "m"),
-        (None, None),
-    ],
-)
-def test_the_language_stands_in_the_card(card: str | None, language: str | None, tmp_path: Path) -> None:
+def test_the_language_stands_in_the_card(tmp_path: Path) -> None:
     folder = static(tmp_path / "given")
-    if card is not None:
+    for card, language in CARDS.items():
         (folder / "README.md").write_bytes(card.encode())
-    model = ours(folder)
-    assert model.language == language
-    model.save(tmp_path / "saved")
-    assert ours(tmp_path / "saved").language == language
+        model = ours(folder)
+        model.save(tmp_path / "saved")
+        assert model.language == ours(tmp_path / "saved").language == language
     other = digest_of_model(model)
     model.language = "ko"
     assert digest_of_model(model) == other  # It says nothing about the vectors.
@@ -160,36 +129,6 @@ def test_strange_strings(family: str, lower: bool, tmp_path: Path) -> None:
     assert gap(model, theirs(folder), STRANGE) <= 1e-5
     model.save(tmp_path / "saved")
     assert gap(model, theirs(tmp_path / "saved"), STRANGE) <= 1e-5
-
-
-@pytest.mark.slow  # One model of each library per activation.
-def test_every_activation_of_dense(tmp_path: Path) -> None:
-    folder = write(static(tmp_path / "given"), {"modules.json": modules("StaticEmbedding", "Dense")})
-    seen = []
-    for name in DENSE_ACTIVATIONS:
-        kind = getattr(torch.nn, name)
-        dense(folder / "1_Dense", 12, 12, activation_function=f"{kind.__module__}.{name}")
-        model = ours(folder)
-        assert gap(model, theirs(folder), ["lake", "a small boat"]) <= 1e-5, name
-        model.save(tmp_path / "saved")
-        written = json.loads((tmp_path / "saved/1_Dense/config.json").read_text(encoding="utf-8"))
-        assert written == json.loads((folder / "1_Dense/config.json").read_text(encoding="utf-8"))
-        seen.append(model.encode("lake"))
-    assert len(np.unique(np.round(seen, 5), axis=0)) >= len(DENSE_ACTIVATIONS) - 2
-
-
-def test_static_embedding_with_a_baked_limit(tmp_path: Path) -> None:
-    """Static models have no limit; the peer heeds the file's, so what we write has none."""
-    folder = static(tmp_path / "given")
-    plain = ours(folder)
-    path = folder / "tokenizer.json"
-    baked = {"direction": "Right", "max_length": 5, "strategy": "LongestFirst", "stride": 0}
-    change(path, truncation=baked)
-    model = ours(folder)
-    assert difference(model, plain) == 0
-    model.save(tmp_path / "saved")
-    assert difference(model, theirs(tmp_path / "saved")) <= 1e-5
-    assert model.tokenizer.truncation is not None, "saving changed the tokenizer of the model"
 
 
 @pytest.mark.slow  # Every way to pad and every pooling: each has token positions of its own.

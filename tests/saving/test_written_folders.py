@@ -21,13 +21,10 @@ from sbert import (
     Pooling,
     SentenceEncoder,
     TokenEmbeddings,
-    Trainer,
-    TrainingConfig,
     Transformer,
     register_module,
     register_pooling,
 )
-from sbert.losses import CosineSimilarityLoss
 from sbert.modules import registry
 from sbert.modules.pooling import POOLINGS
 from tests import small
@@ -36,7 +33,6 @@ from tests.saving.hostile import values
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:transformers")
 WARNING = "not every program reads this model as it is: "
-ROWS = [("a small boat", "lake", 0.5), ("hills", "a fox", 0.1)]
 
 
 @pytest.fixture(scope="module")
@@ -165,17 +161,6 @@ def test_one_warning_says_which_servers_read_otherwise(bert: Path, tmp_path: Pat
     model.save(tmp_path / "model")  # Once for a model.
     again = SentenceEncoder(tmp_path / "model", device="cpu")
     np.testing.assert_allclose(again.encode("a small boat"), model.encode("a small boat"), atol=1e-6)
-
-
-def test_training_says_it_once(bert: Path, tmp_path: Path) -> None:
-    """However many checkpoints are written."""
-    model = encoder(Transformer(bert), Pooling(), Dense(16, 8))
-    config = TrainingConfig(steps=4, batch_size=2, checkpoint_every=1, output=str(tmp_path / "out"))
-    with pytest.warns(UserWarning, match="leaves out Dense") as found:
-        Trainer(model, ROWS, CosineSimilarityLoss(), config).fit()
-    assert len(found) == 1
-    assert len(list((tmp_path / "out").rglob("2_Dense"))) > 1
-    model.save(tmp_path / "model")
 
 
 def test_no_limit_is_not_written_as_null(tmp_path: Path) -> None:
