@@ -9,13 +9,11 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Any
 
-import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
 from tests import small
-from tests.backends import test_families
-from tests.backends.test_families import SHAPE, T5, build, ours
+from tests.backends.test_families import build, ours
 from tests.small import modules, pooling, write
 
 OLD = "sentence_transformers.models."
@@ -68,17 +66,10 @@ def limits(length: int | None, lower: bool = False, **more: Any) -> dict[str, An
     return {"max_seq_length": length, "do_lower_case": lower, **more}
 
 
-def bert_layout(folder: Path, names: tuple[str, ...], pool: dict[str, Any], length: int = 24, **files: Any) -> Path:
+def bert_layout(folder: Path, names: tuple[str, ...], pool: dict[str, Any], length: int = 24) -> Path:
     small.bert(folder)
-    write(
-        folder,
-        {
-            "modules.json": modules("Transformer", *names),
-            "sentence_bert_config.json": limits(length),
-            "1_Pooling/config.json": pool,
-            **files,
-        },
-    )
+    files = {"sentence_bert_config.json": limits(length), "1_Pooling/config.json": pool}
+    write(folder, {"modules.json": modules("Transformer", *names), **files})
     if "Normalize" in names:
         (folder / f"{names.index('Normalize') + 1}_Normalize").mkdir()
     return folder
@@ -182,26 +173,13 @@ def word_vectors(folder: Path, *more: str) -> Path:
     words = sorted({word for text in small.CORPUS for word in text.lower().split()})
     torch.manual_seed(0)
     tokenizer = "sentence_transformers.models.tokenizer.WhitespaceTokenizer.WhitespaceTokenizer"
-    write(
-        folder,
-        {
-            "modules.json": [
-                {"idx": i, "name": str(i), "path": f"{i}_{name}", "type": OLD + name}
-                for i, name in enumerate(["WordEmbeddings", *more, "Pooling"])
-            ],
-            "0_WordEmbeddings/wordembedding_config.json": {
-                "tokenizer_class": tokenizer,
-                "update_embeddings": False,
-                "max_seq_length": 1000,
-            },
-            "0_WordEmbeddings/whitespacetokenizer_config.json": {
-                "vocab": ["PADDING_TOKEN", *words],
-                "stop_words": ["the", "a"],
-                "do_lower_case": False,
-            },
-            f"{len(more) + 1}_Pooling/config.json": pooling("mean_tokens", dim=8 if more else 6),
-        },
-    )
+    names, where = ["WordEmbeddings", *more, "Pooling"], "0_WordEmbeddings"
+    config = {"tokenizer_class": tokenizer, "update_embeddings": False, "max_seq_length": 1000}
+    vocabulary = {"vocab": ["PADDING_TOKEN", *words], "stop_words": ["the", "a"], "do_lower_case": False}
+    listed = [{"idx": i, "name": str(i), "path": f"{i}_{name}", "type": OLD + name} for i, name in enumerate(names)]
+    pool = pooling("mean_tokens", dim=8 if more else 6)
+    write(folder, {"modules.json": listed, f"{len(more) + 1}_Pooling/config.json": pool})
+    write(folder / where, {"wordembedding_config.json": config, "whitespacetokenizer_config.json": vocabulary})
     save_file({"emb_layer.weight": torch.randn(len(words) + 1, 6)}, folder / "0_WordEmbeddings/model.safetensors")
     return folder
 
@@ -301,23 +279,6 @@ def decoder(folder: Path, **config: Any) -> Path:
     return change(folder / "config.json", **config)
 
 
-# In addition to the families of backends: those whose files hold more than the encoder.
-FAMILIES: dict[str, test_families.Family] = {
-    "t5-with-its-head": ("T5Config", "T5ForConditionalGeneration", T5, partial(small.unigram, "$A </s>")),
-    "bert-with-a-head": ("BertConfig", "BertForMaskedLM", SHAPE, small.wordpiece),
-    **{family: test_families.MORE[family] for family in ("camembert", "mistral", "gemma3", "gemma3-both-ways")},
-}
-
-
-def of_family(family: str) -> Layout:
-    def make(folder: Path) -> Path:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setitem(test_families.FAMILIES, family, FAMILIES[family])
-            return build(family, folder)
-
-    return make
-
-
 PROMPTS = {"prompts": {"fox": "red fox "}, "default_prompt_name": "fox", "similarity_fn_name": "dot", "truncate_dim": 7}
 default_prompt = replace_files(minilm, settings=PROMPTS)
 # Under the old names.
@@ -333,7 +294,7 @@ LAYOUTS: dict[str, Layout] = {
     **{make.__name__: make for make in (labse, labse_pickled, e5, new_namespace, layer_norm, baked)},
     **{make.__name__: make for make in (static, model2vec, word_vectors, bilstm, vocabulary_file, merges_file)},
     **{make.__name__: make for make in (python_tokenizer, transformer_folder, links, shards, sentence_t5)},
-    **{family: of_family(family) for family in FAMILIES},
+    **{family: partial(build, family) for family in ("camembert", "mistral", "gemma3", "gemma3-both-ways")},
     "nli_mean": nli_mean,
     "default_prompt": default_prompt,
     "middle_namespace": replace_files(minilm, modules=IN_THE_MIDDLE),
@@ -350,13 +311,9 @@ LAYOUTS: dict[str, Layout] = {
     "residual of another dimension": partial(residual, out=8),
     "cls flag": layout("Pooling", word_embedding_dimension=16, pooling_mode_cls_token=True),
     "no flag is true": layout("Pooling", word_embedding_dimension=16, pooling_mode_mean_tokens=False),
-    "pooling modes win": layout(
-        "Pooling", word_embedding_dimension=16, pooling_mode=["max"], pooling_mode_cls_token=True
-    ),
+    "pooling modes win": layout("Pooling", embedding_dimension=16, pooling_mode=["max"], pooling_mode_cls_token=True),
     "decoder": partial(decoder, architectures=["Qwen3ForCausalLM"]),
     "decoder in both directions": partial(decoder, architectures=["Qwen3ForCausalLM"], is_causal=False),
-    "body of a decoder": partial(decoder, architectures=["Qwen3Model"]),
-    "unknown decoder": partial(decoder, architectures=None),
     "words with a limit": change_layout(word_vectors, "0_WordEmbeddings/wordembedding_config.json", max_seq_length=3),
     "truncated on the left": replace_files(minilm, transformer=limits(12, tokenizer_args={"truncation_side": "left"})),
     "limit of the tokenizer": replace_files(minilm, transformer=limits(None, processor_kwargs={"model_max_length": 9})),

@@ -91,8 +91,11 @@ def test_a_bare_name_is_looked_up_among_their_models_first(server: Hub, models: 
         ("me/tiny", "b", ["me/tiny"]),
     ):
         server.calls.clear()
-        np.testing.assert_array_equal(load(name), load(str(models[expected])))
-        assert [call[0] for call in server.calls] == asked
+        options: dict[str, Any] = {"revision": "v1", "token": SECRET, "local_files_only": True}
+        np.testing.assert_array_equal(load(name, **options, cache_folder="kept"), load(str(models[expected])))
+        assert server.calls == [(repository, {**options, "cache_dir": "kept"}) for repository in asked]
+    with pytest.raises(FileNotFoundError, match="'me/none at revision v2' is neither a folder"):
+        load("me/none", revision="v2")
 
 
 PATHS = ("./tiny", "/no/such/folder", "a/b/c", "tiny/", "~/no-such-folder", "a\\b")
@@ -111,15 +114,6 @@ def test_what_is_neither_a_folder_nor_on_the_hub(server: Hub) -> None:
         assert str(caught.value).startswith(
             f"check the name and, for a private model, the token: {shown!r} is neither a folder nor a model"
         )
-
-
-def test_options_reach_the_client(server: Hub, models: dict[str, Path]) -> None:
-    server.repositories["me/tiny"] = models["a"]
-    options = {"revision": "v1", "token": SECRET, "local_files_only": True}
-    load("me/tiny", **options, cache_folder="kept")
-    assert server.calls == [("me/tiny", {**options, "cache_dir": "kept"})]
-    with pytest.raises(FileNotFoundError, match="'me/none at revision v2' is neither a folder"):
-        load("me/none", revision="v2")
 
 
 OTHERS = (
