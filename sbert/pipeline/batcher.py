@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import copy
 import threading
 import time
 import weakref
@@ -203,7 +204,7 @@ class Batcher(AbstractContextManager["Batcher"]):
 
 
 class Request:
-    """The texts of one caller, of which batches take a part each, and the future that gets the vectors."""
+    """The texts of one caller, of which batches take a part each, and the future that receives the vectors."""
 
     def __init__(self, texts: list[str], single: bool, options: dict[str, Any], limit: int | None) -> None:
         self.texts, self.single, self.options = texts, single, options
@@ -231,10 +232,8 @@ class Request:
         with suppress(InvalidStateError):  # It was cancelled.
             if error is not None:
                 self.future.set_exception(error)
-            elif self.single:
-                self.future.set_result(self.parts[0][0])
             else:
-                self.future.set_result(_join(self.parts))
+                self.future.set_result(self.parts[0][0] if self.single else _join(self.parts))
 
 
 _Slice = tuple[Request, int, int]  # Texts of a request, from one index to another.
@@ -245,9 +244,8 @@ class RequestQueue:
 
     Args:
         encode: What computes a batch: a function of a list of texts and of options.
-        max_wait: Seconds that a request may wait for others while the thread is idle. Default: a moment, until the
-            callers that received the last vectors send the next request; else two halves of the callers would take
-            turns for good.
+        max_wait: As in ``Batcher``. By default, the thread waits for the callers that received the last vectors; else
+            two halves of the callers would alternate for good.
         max_tokens: Number of tokens from which a batch takes no further texts.
         max_queue: Number of requests that may wait.
     """
@@ -265,7 +263,6 @@ class RequestQueue:
         """An empty queue and no thread: at first, and in a forked child, where the thread does not exist."""
         self.changed = threading.Condition()
         self.requests: deque[Request] = deque()
-        self.tokens = 0
         self.expected, self.until = 0, 0.0  # How many requests the thread waits for, and until when.
         self.thread: threading.Thread | None = None
 
@@ -281,7 +278,6 @@ class RequestQueue:
         """Remove requests that were cancelled, or of which a part has failed."""
         for request in [request for request in self.requests if request.future.done()]:
             self.requests.remove(request)
-            self.tokens -= request.before[-1] - request.before[request.taken]
             if request.future.cancelled():
                 request.future.set_running_or_notify_cancel()  # For those who wait for several futures.
 
@@ -299,23 +295,20 @@ class RequestQueue:
                     " again later, or pass a larger max_queue"
                 )
             self.requests.append(request)
-            self.tokens += request.before[-1]
             if len(self.requests) == 1 and self.max_wait is not None:
                 self.expected, self.until = self.max_queue + 1, request.arrived + self.max_wait
             if self.thread is None:
                 self.thread = threading.Thread(target=self.work, name="sbert-batcher", daemon=True)
                 self.thread.start()
-            elif len(self.requests) in (1, self.expected) or self.tokens >= self.max_tokens:
-                self.changed.notify()  # What the thread may wait for.
+            self.changed.notify()
 
     def close(self, finish: bool, join: bool = True, error: BaseException | None = None) -> None:
         """End the thread, after what waits or after the batch that runs; what still waits then gets the error."""
         error = error or ClosedError("the batcher was closed before this request was computed; send it to another one")
         with self.changed:
             self.closed = True
-            for request in [] if finish else list(self.requests):
-                self.requests.remove(request)
-                request.end(error)
+            while self.requests and not finish:
+                self.requests.popleft().end(error)
             self.changed.notify()
         if join and self.thread not in (None, threading.current_thread()):
             self.thread.join()
@@ -345,11 +338,12 @@ class RequestQueue:
 
     def seconds_to_wait(self) -> float:
         """How long the first request may still wait for others."""
-        enough = self.closed or self.tokens >= self.max_tokens or len(self.requests) >= self.expected
+        tokens = sum(request.before[-1] - request.before[request.taken] for request in self.requests)
+        enough = self.closed or tokens >= self.max_tokens or len(self.requests) >= self.expected
         return 0 if enough else self.until - time.perf_counter()
 
     def take(self) -> list[_Slice]:
-        """The next batch: requests of the first one's options take parts of it in turn, and go on behind the others."""
+        """The next batch: requests of the first one's options take parts of it alternately, and go on after others."""
         self.drop_cancelled()
         turns = deque(request for request in self.requests if request.key == self.requests[0].key)
         starts: dict[Request, int] = {}
@@ -357,8 +351,7 @@ class RequestQueue:
         while turns and left > 0:
             request = turns.popleft()
             starts.setdefault(request, request.taken)
-            tokens = request.take(min(left, max(1, self.max_tokens // _TURNS)))
-            left, self.tokens = left - tokens, self.tokens - tokens
+            left -= request.take(min(left, max(1, self.max_tokens // _TURNS)))
             self.requests.remove(request)
             if request.taken < len(request.texts):
                 self.requests.append(request)
@@ -403,7 +396,10 @@ class RequestQueue:
             return self.compute(batch[: len(batch) // 2]) | self.compute(batch[len(batch) // 2 :])
         row = 0
         for request, start, stop in batch:
-            request.parts.append(_part(vectors, row, row := row + stop - start))
+            # A copy, so that one vector does not hold the memory of all.
+            part = vectors[row : row + stop - start]
+            request.parts.append(copy.deepcopy(part) if len(part) < len(vectors) else vectors)
+            row += len(part)
         return {}
 
 
@@ -414,16 +410,6 @@ def _join(parts: list[Any]) -> Any:
     if isinstance(parts[0], list):
         return list(chain(*parts))
     return np.concatenate(parts) if isinstance(parts[0], np.ndarray) else torch.cat(parts)
-
-
-def _part(vectors: Any, start: int, stop: int) -> Any:
-    """Rows of a batch, copied, so that one vector does not hold the memory of all."""
-    if (start, stop) == (0, len(vectors)):
-        return vectors
-    part = vectors[start:stop]
-    if isinstance(part, list):
-        return [row.clone() if isinstance(row, torch.Tensor) else row for row in part]
-    return part.clone() if isinstance(part, torch.Tensor) else part.copy()
 
 
 _queues: weakref.WeakSet[RequestQueue] = weakref.WeakSet()
