@@ -12,8 +12,11 @@ import torch
 
 from sbert import SentenceEncoder, TokenBatch
 from sbert.backends.fused import Fused
+from sbert.chunking import encode_chunks
 from sbert.inputs.devices import inference_dtype
+from sbert.modules.tokenizer import FastTokenizer
 from sbert.pipeline.batching import plan, prefetch
+from sbert.pipeline.tokenize import Tokens, most_characters, tokenize
 from tests.backends.test_families import build
 from tests.memory import grown
 
@@ -179,3 +182,60 @@ def test_on_a_gpu(family: str, tmp_path: Path, texts: list[str]) -> None:
     tensor = model.encode(texts, convert_to_tensor=True, on_truncate="ignore")
     assert tensor.is_cuda
     assert np.abs(tensor.cpu().numpy() - half).max() <= 1e-6
+
+
+# ---------------------------------------------------------------------------------------------------- long texts
+
+
+def tokenized(reader: Any, texts: list[str], prompt: str = "") -> tuple[Tokens, list[int]]:
+    """The tokens of texts, and how many characters the tokenizer was given of each."""
+    lengths: list[int] = []
+    whole = FastTokenizer(reader.tokenizer.backend_tokenizer)
+    reader.tokenize = lambda read: lengths.extend(map(len, read)) or whole(read)
+    try:
+        return tokenize(reader, texts, prompt), lengths
+    finally:
+        del reader.tokenize
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("part", ["x", "fox-", "湖", "a small boat "])
+def test_no_more_is_read_of_any_text_than_may_matter(
+    model: SentenceEncoder, part: str, side: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tokenizer takes up to 500 bytes of memory per character. The ids are those of the whole text."""
+    reader, limit = model[0], model[0].max_seq_length
+    monkeypatch.setattr(reader.tokenizer, "truncation_side", side)
+    long = part * (50 * most_characters(limit) // len(part))
+    tokens, lengths = tokenized(reader, [long, "a fox"])
+    assert max(lengths) == most_characters(limit)
+    assert tokens.truncated.tolist() == [True, False], "what was not read is said"
+    ids, (leading, trailing) = reader.tokenize([long])[0], reader.special_tokens
+    if len(ids) > limit:
+        ids = ids[: limit - trailing] + ids[-trailing:] if side == "right" else ids[:leading] + ids[leading - limit :]
+    assert tokens.ids[: tokens.offsets[1]].tolist() == ids
+
+
+@pytest.mark.parametrize("prompt", ["a fox " * 1_400_000, "x" * 8_000_000])
+def test_a_long_prompt_is_not_read_before_each_text(model: SentenceEncoder, prompt: str) -> None:
+    tokens, lengths = tokenized(model[0], ["lake " * number for number in range(1, 10)], prompt)
+    assert tokens.truncated.all()
+    assert max(lengths) == most_characters(model.max_seq_length)
+    for late in (False, True):
+        with pytest.raises(ValueError, match=r"pass .*a shorter prompt"):
+            encode_chunks(model, ["A lake."], chunks=[(0, 0, 3)] if late else None, late=late, prompt=prompt)
+
+
+def test_texts_are_tokenized_in_groups(
+    model: SentenceEncoder, texts: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The memory of a tokenizer is that of a group."""
+    whole = tokenize(model[0], texts, "one ")
+    monkeypatch.setattr("sbert.pipeline.tokenize._TOGETHER", 100)
+    calls = []
+    rust = model[0].tokenize
+    monkeypatch.setattr(model[0], "tokenize", lambda read: calls.append(len(read)) or rust(read))
+    parts = tokenize(model[0], texts, "one ")
+    assert len(calls) > 100
+    for name in ("ids", "offsets", "truncated", "prompt_tokens", "unreadable"):
+        np.testing.assert_array_equal(getattr(parts, name), getattr(whole, name))
