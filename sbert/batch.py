@@ -39,8 +39,8 @@ def move_together(tensors: Mapping[str, Tensor], device: torch.device | str) -> 
     host = torch.empty(sum(words), dtype=torch.int64, pin_memory=True)
     array, start = host.numpy(), 0
     for tensor, size in zip(tensors.values(), words, strict=True):
-        given = tensor.numpy()
-        array[start : start + size].view(given.dtype)[: len(given)] = given
+        source = tensor.numpy()
+        array[start : start + size].view(source.dtype)[: len(source)] = source
         start += size
     moved: tuple[Tensor, ...] = host.to(device, non_blocking=True).split(words)  # type: ignore[no-untyped-call]
     return {
@@ -162,8 +162,8 @@ class Ragged:
         """The same rows on another device."""
         if torch.device(device) == self.values.device == self.offsets.device:
             return self
-        given = {field.name: vars(self)[field.name] for field in fields(self)}
-        tensors = {name: value for name, value in given.items() if isinstance(value, Tensor)}
+        contents = {field.name: vars(self)[field.name] for field in fields(self)}
+        tensors = {name: value for name, value in contents.items() if isinstance(value, Tensor)}
         if torch.device(device).type not in _STREAMS or self.offsets.device.type != "cpu" or self.values.ndim > 1:
             moved = {name: move(tensor, device) for name, tensor in tensors.items()}
         else:

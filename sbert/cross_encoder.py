@@ -21,9 +21,9 @@ from sbert.inputs.texts import Pair, is_pair, pairs_of, texts_of
 from sbert.losses.score_losses import choose_score_loss
 from sbert.losses.signature import Loss
 from sbert.modules.tokenizer import PairTokenizer
-from sbert.pipeline.encode import encode_texts
+from sbert.pipeline.compute import encode_texts
 from sbert.pipeline.model import ScorerMethods, choose_prompt, loading_options, set_up
-from sbert.pipeline.results import Activation, PredictOptions, Ranked, Scored, activate, as_predict, convert
+from sbert.pipeline.results import PredictOptions, Ranked, ScoreActivation, Scored, activate, as_predict, convert
 from sbert.pipeline.run import Encoding, run_here
 from sbert.pipeline.settings import EncodeSettings
 from sbert.pipeline.tokenize import Tokens, tokenize_pairs
@@ -90,7 +90,7 @@ class CrossEncoder(ScorerMethods, nn.Module):
     """
 
     is_cross_encoder: ClassVar[bool] = True
-    activation: Activation
+    activation: ScoreActivation
 
     @with_aliases
     def __init__(
@@ -101,7 +101,7 @@ class CrossEncoder(ScorerMethods, nn.Module):
         max_seq_length: int | None = None,
         device: str | torch.device | None = None,
         dtype: str | torch.dtype = "auto",
-        activation: Activation | None = None,
+        activation: ScoreActivation | None = None,
         prompts: Mapping[str, str] | None = None,
         default_prompt_name: str | None = None,
         revision: str | None = None,
@@ -211,7 +211,7 @@ class CrossEncoder(ScorerMethods, nn.Module):
         batch_size: int | None = None,
         batch_tokens: int | None = None,
         show_progress_bar: bool | None = None,
-        activation: Activation | None = None,
+        activation: ScoreActivation | None = None,
         convert_to_numpy: bool = True,
         convert_to_tensor: bool = False,
         on_truncate: str = "warn",

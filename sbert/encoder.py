@@ -26,7 +26,7 @@ from sbert.inputs.prompts import ROLES, with_role_prompt
 from sbert.inputs.texts import rows_of
 from sbert.modules import Router, Transformer
 from sbert.modules.tokenizer import ReadsText
-from sbert.pipeline.encode import encode_texts
+from sbert.pipeline.compute import encode_texts
 from sbert.pipeline.model import EncoderMethods, choose_prompt, loading_options, set_up
 from sbert.pipeline.notebook import Table
 from sbert.pipeline.results import Encoded, as_encode, convert
@@ -127,9 +127,9 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
         else:
             chain = [module for module in modules if isinstance(module, nn.Module)]
             if len(chain) != len(modules):
-                given = f"SentenceEncoder() was given {', '.join(type(module).__name__ for module in modules)}"
+                problem = f"SentenceEncoder() was given {', '.join(type(module).__name__ for module in modules)}"
                 remedy = "pass the name or folder of a model, or modules one by one, as SentenceEncoder(first, second)"
-                raise TypeError(f"{given}; {remedy}; a list is passed as modules=")
+                raise TypeError(f"{problem}; {remedy}; a list is passed as modules=")
         super().__init__(*chain)
         self._encoders: dict[str, SentenceEncoder] = {}  # Of the routes.
         if choose_backend(backend) == "plain":
@@ -409,9 +409,9 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
             job = Encoding(model, settings, None if workers is None else workers.devices[0], on_device=not as_array)
             execute = run_here if workers is None else workers.execute(model, chunk_size)
             if out is not None:
-                from sbert.vector_files.write import write
+                from sbert.vector_files.write import write_vectors
 
-                return cast("Encoded", write(job, execute, sentences, out, overwrite, shard, show_progress_bar))
+                return cast("Encoded", write_vectors(job, execute, sentences, out, overwrite, shard, show_progress_bar))
             if columns := getattr(sentences, "keep", ()):
                 warn(f"keep={columns} has no effect without out=; pass out= with a .parquet file")
             texts: list[Any] = [sentences] if single else list(rows_of(sentences))

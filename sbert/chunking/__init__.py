@@ -35,6 +35,6 @@ with ``--data``).
 """
 
 from sbert.chunking.boundaries import Chunk
-from sbert.chunking.encode import encode_chunks, split
+from sbert.chunking.chunks import encode_chunks, split
 
 __all__ = ["Chunk", "encode_chunks", "split"]

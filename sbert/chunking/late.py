@@ -16,7 +16,7 @@ from sbert.chunking.boundaries import Chunk
 from sbert.modules.pooling import Pooling
 from sbert.modules.tokenizer import LocatesTokens
 from sbert.pipeline.batching import Indices, plan
-from sbert.pipeline.encode import compute, open_window
+from sbert.pipeline.compute import compute, open_window
 from sbert.pipeline.progress import InvalidTextError, Report
 from sbert.pipeline.run import Encoding, Results, Window, evaluating, outputs, run_batches, run_here
 from sbert.pipeline.tokenize import Tokens, find_unreadable, groups, prompt_length

@@ -29,10 +29,10 @@ def nearest_argument(name: str, known: Iterable[str]) -> str | None:
         'learning_rate'
     """
     known = list(known)
-    for each in known:
-        if name == "".join(word[:1] for word in each.split("_")):
-            return each
-    spelt = {_spelling(each): each for each in known}
+    for argument in known:
+        if name == "".join(word[:1] for word in argument.split("_")):
+            return argument
+    spelt = {_spelling(argument): argument for argument in known}
     nearest = difflib.get_close_matches(_spelling(name), spelt, n=1)
     return spelt[nearest[0]] if nearest else None
 
@@ -90,7 +90,7 @@ def _hint(name: str, names: list[str], config: type | None) -> str:
 def meant_argument(name: str, names: list[str]) -> str | None:
     """What an unknown argument is called here: as other libraries' names are translated, else the nearest name."""
     elsewhere = import_module(_FOREIGN).SUGGESTIONS
-    equivalents = [each for each in elsewhere.get(name, ()) if each in names]
+    equivalents = [argument for argument in elsewhere.get(name, ()) if argument in names]
     return next(iter(equivalents), None) if name in elsewhere else nearest_argument(name, names)
 
 

@@ -127,7 +127,7 @@ def column_prompts(
             f" columns take it; pass prompts={{{named}}}, each with the name or the text of a prompt, or '' for none;"
             " or pass one str for all columns"
         )
-    return [prompt_text(model, given, "prompts") for given in by_column(prompts, columns)]
+    return [prompt_text(model, prompt, "prompts") for prompt in by_column(prompts, columns)]
 
 
 def column_routes(model: Any, routes: Mapping[str, str] | None, columns: Sequence[tuple[str, ...]]) -> list[str] | None:
@@ -150,6 +150,8 @@ def column_routes(model: Any, routes: Mapping[str, str] | None, columns: Sequenc
         raise ValueError(f"routes={dict(routes)}, and the model has no Router; leave routes= out")
     chosen = [next((routes[name] for name in names if name in routes), "") for names in columns] if routes else []
     if known and not (chosen and set(chosen) <= set(known)):
-        given = ", ".join(f"{names[0]!r}: ..." for names in columns)
-        raise ValueError(f"routes={routes}, where each column takes one of {', '.join(known)}; pass routes={{{given}}}")
+        listed = ", ".join(f"{names[0]!r}: ..." for names in columns)
+        raise ValueError(
+            f"routes={routes}, where each column takes one of {', '.join(known)}; pass routes={{{listed}}}"
+        )
     return chosen or None

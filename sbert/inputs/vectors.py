@@ -14,15 +14,15 @@ Array = npt.NDArray[np.number[Any]]
 _ENCODE = "pass the result of model.encode(texts)"
 
 
-def matrix(name: str, given: Any) -> Array | Tensor:
+def matrix(name: str, vectors: Any) -> Array | Tensor:
     """Convert vectors to a two-dimensional array or tensor of real numbers; a single vector becomes one row.
 
     Args:
         name: Name of the caller's argument, for errors.
-        given: An array, a tensor, a list of vectors, or an object with ``__array__``.
+        vectors: An array, a tensor, a list of vectors, or an object with ``__array__``.
 
     Shape:
-        given: (rows, dim) or (dim,). Output: (rows, dim).
+        vectors: (rows, dim) or (dim,). Output: (rows, dim).
 
     Raises:
         TypeError: If this is not real numbers, for example texts or a model.
@@ -35,23 +35,25 @@ def matrix(name: str, given: Any) -> Array | Tensor:
         Traceback (most recent call last):
         TypeError: queries must hold numbers, not text (['A cat.', 'A dog.']); pass the result of model.encode(texts)
     """
-    if not isinstance(given, (np.ndarray, Tensor)):
+    if not isinstance(vectors, (np.ndarray, Tensor)):
         try:
-            tensors = isinstance(given, (list, tuple)) and given and all(isinstance(each, Tensor) for each in given)
-            given = torch.stack(list(given)) if tensors else np.asarray(given)
+            tensors = (
+                isinstance(vectors, (list, tuple)) and vectors and all(isinstance(vector, Tensor) for vector in vectors)
+            )
+            vectors = torch.stack(list(vectors)) if tensors else np.asarray(vectors)
         except (ValueError, RuntimeError) as error:  # The rows differ in length.
             raise ValueError(f"{name} must hold vectors of the same dim, and they differ; {_ENCODE}") from error
-    if isinstance(given, np.ndarray) and given.dtype.kind not in "fiub":
-        first = given.flat[0] if given.size else None
-        what = f"text ({given.tolist()!r:.60})" if isinstance(first, (str, bytes)) else type(first).__name__
+    if isinstance(vectors, np.ndarray) and vectors.dtype.kind not in "fiub":
+        first = vectors.flat[0] if vectors.size else None
+        what = f"text ({vectors.tolist()!r:.60})" if isinstance(first, (str, bytes)) else type(first).__name__
         raise TypeError(f"{name} must hold numbers, not {what}; {_ENCODE}")
-    if isinstance(given, Tensor) and (given.is_complex() or given.layout != torch.strided):
-        raise TypeError(f"{name} must be a dense tensor of real numbers, not of {given.dtype}; {_ENCODE}")
-    if given.ndim == 1 and len(given):
-        given = given[None]
-    if given.ndim != 2 or not given.shape[1]:
-        raise ValueError(f"{name} must have the shape (rows, dim) or (dim,), not {tuple(given.shape)}; {_ENCODE}")
-    checked: Array | Tensor = given
+    if isinstance(vectors, Tensor) and (vectors.is_complex() or vectors.layout != torch.strided):
+        raise TypeError(f"{name} must be a dense tensor of real numbers, not of {vectors.dtype}; {_ENCODE}")
+    if vectors.ndim == 1 and len(vectors):
+        vectors = vectors[None]
+    if vectors.ndim != 2 or not vectors.shape[1]:
+        raise ValueError(f"{name} must have the shape (rows, dim) or (dim,), not {tuple(vectors.shape)}; {_ENCODE}")
+    checked: Array | Tensor = vectors
     return checked
 
 
@@ -67,11 +69,11 @@ def tensor_of(array: Array | Tensor) -> Tensor:
     return torch.from_numpy(array)
 
 
-def vectors_of(name: str, given: Any) -> Tensor:
+def vectors_of(name: str, vectors: Any) -> Tensor:
     """Convert vectors in memory to a float32 or float64 tensor.
 
     Shape:
-        given: (rows, dim) or (dim,). Output: (rows, dim).
+        vectors: (rows, dim) or (dim,). Output: (rows, dim).
 
     Raises:
         TypeError: If this is not floats, for example texts or quantized codes.
@@ -81,7 +83,7 @@ def vectors_of(name: str, given: Any) -> Tensor:
         >>> vectors_of("vectors", np.ones(3, np.float16))
         tensor([[1., 1., 1.]])
     """
-    tensor = tensor_of(matrix(name, given))
+    tensor = tensor_of(matrix(name, vectors))
     if tensor.dtype in (torch.int8, torch.uint8):
         raise TypeError(
             f"{name} must hold floats, not codes of {tensor.dtype}; search codes with semantic_search, or pass"

@@ -34,7 +34,7 @@ GPUs has not been tried.
 | step | file |
 |---|---|
 | what the caller has chosen, checked once | ``settings`` |
-| find equal texts, so that each is encoded once; outputs in order, in range and finite | ``encode`` |
+| find equal texts, so that each is encoded once; outputs in order, in range and finite | ``compute`` |
 | run the texts of a window: in this process, or in those of a pool | ``run``, ``pool`` |
 | token ids in a thread ahead of the model, truncated and counted | ``tokenize`` |
 | batches of texts of similar length | ``batching`` |

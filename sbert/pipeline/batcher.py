@@ -26,7 +26,7 @@ from sbert.inputs.arguments import check_count, check_number, check_positive
 from sbert.inputs.devices import default_batch_tokens
 from sbert.inputs.texts import rows_of
 from sbert.pipeline.progress import RowError
-from sbert.pipeline.results import Encoded, EncodeOptions, EncodeToArray, Texts, as_encode
+from sbert.pipeline.results import Encoded, EncodeOptions, EncodeToArray, Sentences, as_encode
 from sbert.storage.processes import in_child
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class Batcher(AbstractContextManager["Batcher"]):
         # The thread of a batcher that is deleted ends as well, but nothing waits for that.
         weakref.finalize(self, self._queue.close, finish=False, join=False).atexit = False
 
-    def submit(self, sentences: Texts, **options: Any) -> Future[Any]:
+    def submit(self, sentences: Sentences, **options: Any) -> Future[Any]:
         """A future of ``encode``. Cancelled before its batch runs, it costs nothing.
 
         Example:
@@ -138,7 +138,7 @@ class Batcher(AbstractContextManager["Batcher"]):
         return request.future
 
     @as_encode
-    def encode(self, sentences: Texts, **options: Any) -> Encoded:
+    def encode(self, sentences: Sentences, **options: Any) -> Encoded:
         """Encode sentences in the next batch that has room, and wait for the vectors.
 
         Args:
@@ -159,11 +159,11 @@ class Batcher(AbstractContextManager["Batcher"]):
             del future  # An error in it refers to this frame.
 
     @overload
-    async def aencode(self, sentences: Texts, **options: Unpack[EncodeToArray]) -> npt.NDArray[np.float32]: ...
+    async def aencode(self, sentences: Sentences, **options: Unpack[EncodeToArray]) -> npt.NDArray[np.float32]: ...
     @overload
     async def aencode(
         self,
-        sentences: Texts,
+        sentences: Sentences,
         *,
         precision: str = ...,
         output_value: str = ...,

@@ -100,14 +100,14 @@ def loading_options(
     model = dict(model_kwargs or {})
     if model.get(_ATTENTION, ATTENTIONS[0]) not in ATTENTIONS:
         check_choice(_ATTENTION, model.pop(_ATTENTION), (*ATTENTIONS, *_FAST))
-    dtypes = [each for name in _DTYPES if (each := model.pop(name, None)) is not None]
+    dtypes = [value for name in _DTYPES if (value := model.pop(name, None)) is not None]
     if unknown := sorted(set(model) - {_ATTENTION, _QUANTIZATION}):
         raise ValueError(
             f"model_kwargs has {', '.join(unknown)}, where dtype, {_ATTENTION} and {_QUANTIZATION} are supported; leave"
             " the others out, or load the model with transformers and pass Transformer(model, tokenizer), Pooling()"
         )
-    given = {"model_kwargs": model, "processor_kwargs": tokenizer_kwargs, "config_kwargs": config_kwargs}
-    return parse_dtype(next(iter(dtypes), dtype)), {name: dict(options or {}) for name, options in given.items()}
+    options = {"model_kwargs": model, "processor_kwargs": tokenizer_kwargs, "config_kwargs": config_kwargs}
+    return parse_dtype(next(iter(dtypes), dtype)), {name: dict(values or {}) for name, values in options.items()}
 
 
 def _alias(name: str) -> Callable[..., Any]:

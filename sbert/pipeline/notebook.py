@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-Float32 = npt.NDArray[np.float32]
+from sbert.functional import Float32
 
 Corpus = Mapping[Any, str] | Sequence[str]
 # Rows, and characters of a cell, that are shown.

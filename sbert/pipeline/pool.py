@@ -29,7 +29,7 @@ from sbert.backends import snapshot
 from sbert.inputs.arguments import check_positive, warn
 from sbert.inputs.devices import check_device
 from sbert.pipeline.batching import Indices, plan
-from sbert.pipeline.encode import compute
+from sbert.pipeline.compute import compute
 from sbert.pipeline.progress import Report
 from sbert.pipeline.run import Encoding, Results, Window, run_here
 from sbert.pipeline.settings import EncodeSettings
@@ -41,8 +41,6 @@ _CHARACTERS, _BATCHES_ACCELERATOR = 4, 4
 _TRIES = 2  # Workers that one job may end.
 _TOKENIZING = "TOKENIZERS_PARALLELISM"
 _starting = threading.Lock()
-# A worker's result of a job, its error, and the traceback of that.
-Result = tuple[Any, Exception | None, str]
 
 
 class WorkerError(Exception):

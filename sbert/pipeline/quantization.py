@@ -165,20 +165,20 @@ def dequantize(
         >>> dequantize(torch.tensor([[161]], dtype=torch.uint8), "ubinary", dim=3)
         tensor([[ 1., -1.,  1.]])
     """
-    given = tensor_of(matrix("codes", codes))
+    values = tensor_of(matrix("codes", codes))
     check_choice("precision", precision, tuple(PRECISIONS))
-    possible = _CODES.get(given.dtype, ("float32",))
+    possible = _CODES.get(values.dtype, ("float32",))
     if precision not in (*possible, "float32"):
         raise ValueError(
-            f"codes of {given.dtype} are not {precision!r}; pass precision={' or '.join(map(repr, possible))}"
+            f"codes of {values.dtype} are not {precision!r}; pass precision={' or '.join(map(repr, possible))}"
         )
     if precision == "int8" and ranges is not None:
-        least, step = _scale(ranges, given)
-        vectors = (given.float() - (_FIRST - 0.5)) * step + least
+        least, step = _scale(ranges, values)
+        vectors = (values.float() - (_FIRST - 0.5)) * step + least
     elif precision in ("float32", "float16", "int8"):
-        vectors = given.float()
+        vectors = values.float()
     else:
-        vectors = _unpack(given.int() + 128 if precision == "binary" else given.int(), check_positive("dim", dim))
+        vectors = _unpack(values.int() + 128 if precision == "binary" else values.int(), check_positive("dim", dim))
     return vectors.numpy() if isinstance(codes, np.ndarray) else vectors
 
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from sbert.pipeline.pool import Pool
 
-Activation = Callable[[Tensor], Tensor]
-Texts = str | Iterable[str]
+ScoreActivation = Callable[[Tensor], Tensor]
+Sentences = str | Iterable[str]
 Pairs = Pair | Iterable[Pair]
 Encoded = Codes | Tensor | list[Tensor]
 Scored = np.float32 | npt.NDArray[np.float32] | Tensor | list[Tensor]
@@ -71,7 +71,7 @@ class EncodeToArray(EncodeOptions, total=False):
 class PredictOptions(Options, total=False):
     """The arguments of ``predict`` on which the type of its result does not depend."""
 
-    activation: Activation | None
+    activation: ScoreActivation | None
 
 
 class PredictToArray(PredictOptions, total=False):
@@ -86,13 +86,18 @@ class Encode(Protocol):
 
     @overload
     def __call__(
-        self, sentences: Texts, *, precision: Literal["float32"] = ..., **more: Unpack[EncodeToArray]
+        self, sentences: Sentences, *, precision: Literal["float32"] = ..., **more: Unpack[EncodeToArray]
     ) -> npt.NDArray[np.float32]: ...
     @overload
-    def __call__(self, sentences: Texts, *, precision: str, **more: Unpack[EncodeToArray]) -> Codes: ...
+    def __call__(self, sentences: Sentences, *, precision: str, **more: Unpack[EncodeToArray]) -> Codes: ...
     @overload
     def __call__(
-        self, sentences: Texts, *, precision: str = ..., convert_to_tensor: Literal[True], **more: Unpack[EncodeOptions]
+        self,
+        sentences: Sentences,
+        *,
+        precision: str = ...,
+        convert_to_tensor: Literal[True],
+        **more: Unpack[EncodeOptions],
     ) -> Tensor: ...
     @overload
     def __call__(  # type: ignore[overload-overlap]  # A str is an iterable of str as well.
@@ -105,7 +110,7 @@ class Encode(Protocol):
     @overload
     def __call__(
         self,
-        sentences: Texts,
+        sentences: Sentences,
         *,
         precision: str = ...,
         output_value: str = ...,
@@ -162,7 +167,7 @@ def convert(outputs: Tensor | list[Tensor], single: bool, to_numpy: bool, to_ten
     return result[0] if single else result  # type: ignore[no-any-return]
 
 
-def activate(scores: Tensor, activation: Activation) -> Tensor:
+def activate(scores: Tensor, activation: ScoreActivation) -> Tensor:
     """Apply an activation to scores: float32, or integers if it returns those.
 
     Args:

@@ -86,6 +86,6 @@ What breaks first, in this order:
 from __future__ import annotations
 
 from sbert.vector_files.formats import VectorFiles
-from sbert.vector_files.merge import FileStatus, merge, status
+from sbert.vector_files.shards import FileStatus, merge, status
 
 __all__ = ["FileStatus", "VectorFiles", "merge", "status"]

@@ -165,7 +165,7 @@ class Parquet:
         empty = self._arrow.ipc.open_stream(self.block(np.zeros((0, self.dim), self.dtype), [])).read_all()
         with replacing_file(manifest.output) as file:
             with one_type("a column"):
-                schemas = [empty.schema, *(each.schema for each in self._tables(manifest))]
+                schemas = [empty.schema, *(table.schema for table in self._tables(manifest))]
                 schema = self._arrow.unify_schemas(schemas, **_PROMOTED)
                 _write_parquet(file, schema, (table.cast(schema) for table in self._tables(manifest)))
             file.flush()
@@ -204,7 +204,9 @@ class Parquet:
         from pyarrow.parquet import ParquetFile
 
         with ExitStack() as opened:
-            files = [opened.enter_context(ParquetFile(each, buffer_size=1 << 20, pre_buffer=False)) for each in shards]
+            files = [
+                opened.enter_context(ParquetFile(shard, buffer_size=1 << 20, pre_buffer=False)) for shard in shards
+            ]
             schema = unify_schemas([file.schema_arrow for file in files], **_PROMOTED)
             stripes = _in_turn([_stripes(file, stripe, schema) for file in files])
             groups = iter(lambda: list(islice(stripes, _STRIPES)), [])

@@ -77,7 +77,7 @@ def check_header(path: Path, result: Header, expected: Header, other: Path | Non
     remedy = "encode one of the two again, with overwrite=True" if other else f"make the same call, or {REMEDY}"
     for key in {**expected, **result}:
         if key not in result or key not in expected or result[key] != expected[key]:
-            before, now = (repr(each.get(key))[:60] for each in (result, expected))
+            before, now = (repr(header.get(key))[:60] for header in (result, expected))
             reason = f"was written with {key}={before}, and {other.name if other else 'this call'} has {now}"
             raise UnreadableError(path, reason, remedy)
 

@@ -25,7 +25,7 @@ Row = tuple[str, dict[str, Any]]
 def check_shard(shard: Shard | None) -> Shard:
     """The shard, (0, 1) for None; a ValueError if it is none."""
     with suppress(TypeError, ValueError):
-        index, number = (whole("shard", each) for each in ((0, 1) if shard is None else shard))
+        index, number = (whole("shard", number) for number in ((0, 1) if shard is None else shard))
         if 0 <= index < number:
             return index, number
     raise ValueError(f"shard={shard!r:.60} is not a valid shard; pass (i, n) with i from 0 to n - 1")
@@ -44,7 +44,7 @@ def rows_of_shard(rows: int, shard: Shard, stripe: int = STRIPE) -> int:
 
 
 @dataclass
-class Window:
+class InputWindow:
     """Texts that are encoded and stored at once.
 
     Args:
@@ -61,9 +61,9 @@ class Window:
     read: int = 0
     input: str = ""
 
-    def __add__(self, other: Window) -> Window:
+    def __add__(self, other: InputWindow) -> InputWindow:
         texts, columns = self.texts + other.texts, self.columns + other.columns
-        return Window(texts, columns, self.characters + other.characters, other.read, other.input)
+        return InputWindow(texts, columns, self.characters + other.characters, other.read, other.input)
 
 
 class Reader:
@@ -91,10 +91,10 @@ class Reader:
         """Whether all texts were given."""
         return self._next is None
 
-    def windows(self, most: int | None = None) -> Iterator[Window]:
+    def windows(self, most: int | None = None) -> Iterator[InputWindow]:
         """The windows up to the end of the texts, or of ``most`` rows, a multiple of a stripe."""
         index, number = self._shard
-        rows, window = 0, Window()
+        rows, window = 0, InputWindow()
         while self._next is not None and (most is None or rows < most):
             piece, self._next = self._next, next(self._pieces, None)
             self.read, self.input = piece.read, piece.input
@@ -104,11 +104,11 @@ class Reader:
             window += piece
             if len(window.texts) >= self._size or window.characters >= _WINDOW_CHARACTERS or rows == most:
                 yield window
-                window = Window()
+                window = InputWindow()
         if window.texts:
             yield window
 
-    def _read(self, rows: Iterator[Row]) -> Iterator[Window]:
+    def _read(self, rows: Iterator[Row]) -> Iterator[InputWindow]:
         """Stripes, in several pieces if their texts are very long."""
         read, digest, characters = 0, "", 0
         piece: list[Row] = []
@@ -122,10 +122,10 @@ class Reader:
         if piece:
             yield self._piece(piece, characters, read, digest)
 
-    def _piece(self, rows: list[Row], characters: int, read: int, digest: str) -> Window:
+    def _piece(self, rows: list[Row], characters: int, read: int, digest: str) -> InputWindow:
         texts = [text for text, _ in rows]
         columns = [self._columns.table([values for _, values in rows])] if rows[0][1] else []
-        return Window(texts, columns, characters, read, _digest(digest, texts, columns))
+        return InputWindow(texts, columns, characters, read, _digest(digest, texts, columns))
 
 
 def _digest(before: str, texts: list[str], columns: list[Any]) -> str:
@@ -186,7 +186,7 @@ class Columns:
                 raise ValueError(f"{lost[0]!r} has nanoseconds; pass an array of NumPy")
         kind = self._types.get(name, result.type)
         if name not in self._large:
-            schemas = [schema([(name, each)]) for each in (kind, result.type)]
+            schemas = [schema([(name, type_)]) for type_ in (kind, result.type)]
             kind = unify_schemas(schemas, promote_options="permissive").field(name).type
         result = result.cast(kind)
         if types.is_integer(kind):

@@ -29,7 +29,7 @@ from torch import Tensor
 from sbert.inputs.texts import length_of
 from sbert.inputs.vectors import Array
 from sbert.pipeline.batching import Indices
-from sbert.pipeline.encode import Execute, Restored, encode, encode_texts
+from sbert.pipeline.compute import Execute, KnownOutputs, encode_texts, encode_windows
 from sbert.pipeline.progress import Report
 from sbert.pipeline.quantization import PRECISIONS, Codes
 from sbert.pipeline.run import Encoding, run_here
@@ -51,7 +51,7 @@ from sbert.vector_files.manifest import (
     output_of,
     shard_of,
 )
-from sbert.vector_files.reader import Reader, Shard, Window, check_shard, rows_of_shard
+from sbert.vector_files.reader import InputWindow, Reader, Shard, check_shard, rows_of_shard
 
 # Texts of a window: many, as the model waits while the first of them are tokenized.
 _WINDOW, _WINDOW_ACCELERATOR = 1 << 15, 1 << 16
@@ -65,7 +65,7 @@ _SETTINGS = ("prompt", "truncate_dim", "normalize", "precision", "batch_size")
 _SAVED = struct.Struct("<III")
 
 
-def write(
+def write_vectors(
     job: Encoding,
     execute: Execute,
     sentences: Any,
@@ -125,7 +125,7 @@ def _write_files(make: Any, path: Path, reader: Reader, header: Header, report: 
         make(file_of(path, number), report).write(reader, _FILE_ROWS, {**header, "file": number}, overwrite)
         if reader.ended:
             break
-    files = [file_of(path, each) for each in range(number + 1)]
+    files = [file_of(path, index) for index in range(number + 1)]
     for later in set(files_of(path)) - set(files):
         raise ValueError(f"{later} is of an input with more rows than this one; delete it, or {REMEDY}")
     return VectorFiles(files)
@@ -202,12 +202,12 @@ class _File:
         if manifest.parts or manifest.ending:
             manifest.verify_parts(len(self.form.head))
         end = manifest.parts[-1].end if manifest.parts else len(self.form.head)
-        waiting: deque[Window] = deque()
+        waiting: deque[InputWindow] = deque()
         saved = SavedWindow(manifest)
         texts = self._new_texts(reader.windows(most), manifest, waiting, saved)
         ahead = int(self.execute is not run_here)  # Workers of a pool have something to do meanwhile.
         store = lambda indices, outputs: saved.add(waiting[0], indices, outputs)  # noqa: E731
-        coming = encode(self.job, texts, self.report, self.execute, ahead, store)
+        coming = encode_windows(self.job, texts, self.report, self.execute, ahead, store)
         truncated, began = self.report.truncated, time.perf_counter()
         with manifest.partial.open("r+b" if manifest.parts else "w+b") as file:
             file.write(self.form.head)
@@ -224,12 +224,12 @@ class _File:
                 storing.result()
 
     def _new_texts(
-        self, windows: Iterator[Window], manifest: Manifest, waiting: deque[Window], saved: SavedWindow
-    ) -> Iterator[tuple[list[str], Restored | None]]:
+        self, windows: Iterator[InputWindow], manifest: Manifest, waiting: deque[InputWindow], saved: SavedWindow
+    ) -> Iterator[tuple[list[str], KnownOutputs | None]]:
         """The texts of windows that are not among the parts on the disk, after a comparison of these."""
         before = 0
         for part in list(manifest.parts):
-            window = next(windows, Window())
+            window = next(windows, InputWindow())
             if (window.read, window.input) != (part.read, part.input):
                 reason = f"from sentences[{before}] on, these are not the texts that {self.path.name} was begun with"
                 raise ValueError(f"{reason}; pass the same texts, or {REMEDY}")
@@ -239,7 +239,9 @@ class _File:
             waiting.append(window)
             yield window.texts, saved.restore(window)
 
-    def _store(self, file: Any, manifest: Manifest, window: Window, vectors: Array, counts: tuple[int, float]) -> None:
+    def _store(
+        self, file: Any, manifest: Manifest, window: InputWindow, vectors: Array, counts: tuple[int, float]
+    ) -> None:
         block, end = self.form.block(vectors, window.columns), file.tell()
         if os.fstat(file.fileno()).st_size != end:
             raise UnreadableError(manifest.partial, "was changed by another program while it was written", REMEDY)
@@ -264,10 +266,10 @@ class SavedWindow:
         self._waiting: list[tuple[Indices, Tensor]] = []
         self._key, self._end, self._time = b"", 0, time.monotonic()
 
-    def _key_of(self, window: Window) -> bytes:
+    def _key_of(self, window: InputWindow) -> bytes:
         return sha256((self._settings + window.input).encode()).digest()
 
-    def restore(self, window: Window) -> Restored | None:
+    def restore(self, window: InputWindow) -> KnownOutputs | None:
         """The outputs that were stored of a window, by their indices among its different texts: (n,), (n, dim)."""
         key, data = self._key_of(window), self._path.read_bytes() if self._path.exists() else b""
         if not data.startswith(key):
@@ -284,7 +286,7 @@ class SavedWindow:
         self._key, self._end = key, end
         return (np.concatenate(indices), torch.from_numpy(np.concatenate(outputs))) if indices else None
 
-    def add(self, window: Window, indices: Indices, outputs: Tensor) -> None:
+    def add(self, window: InputWindow, indices: Indices, outputs: Tensor) -> None:
         """Store these outputs of a window, now or some seconds later."""
         if (key := self._key_of(window)) != self._key:
             self._waiting, self._key, self._end, self._time = [], key, 0, time.monotonic()

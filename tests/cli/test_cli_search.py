@@ -52,7 +52,7 @@ def encoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         counts.extend([len(texts)] if len(texts) > 1 else [])
         return unique(texts)
 
-    monkeypatch.setattr("sbert.pipeline.encode.unique", counting)
+    monkeypatch.setattr("sbert.pipeline.compute.unique", counting)
     return counts
 
 

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from sbert import CrossEncoder, SentenceEncoder
-from sbert.chunking.encode import split
+from sbert.chunking.chunks import split
 from sbert.evaluation import RerankingEvaluator, SimilarityEvaluator
 from sbert.losses import MultipleNegativesRankingLoss
 from sbert.search import mine_hard_negatives, topic_words

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from sbert import CrossEncoder, Pooling, SentenceEncoder, StaticEmbedding, Transformer, WordEmbeddings
-from sbert.chunking.encode import encode_chunks
+from sbert.chunking.chunks import encode_chunks
 from sbert.losses import MultipleNegativesRankingLoss
 from sbert.training import Trainer, TrainingConfig
 from tests import small

@@ -20,7 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from sbert import Normalize, Pooling, SentenceEncoder, Transformer
 from sbert.backends import network
 from sbert.batch import TokenBatch
-from sbert.pipeline.encode import encode
+from sbert.pipeline.compute import encode_windows
 from sbert.pipeline.progress import InvalidTextError, Report
 from sbert.pipeline.run import Encoding, MemoryLimit, run_batches, run_here
 from tests import small
@@ -194,6 +194,6 @@ def test_a_row_that_is_not_finite_is_that_of_the_whole_input(folder: Path) -> No
         model[0].network.get_input_embeddings().weight[model.tokenizer.convert_tokens_to_ids("fox")] = torch.nan
     windows = (TEXTS[4:5] * 3, None), (["one", "one", "fox"], None)
     with pytest.raises(ValueError, match=r"the vector of sentences\[5\] is not finite") as error:
-        list(encode(Encoding(model), windows, Report(None, False, "warn"), run_here, ahead=0))
+        list(encode_windows(Encoding(model), windows, Report(None, False, "warn"), run_here, ahead=0))
     assert isinstance(error.value, InvalidTextError)
     assert error.value.args[1] == 5

@@ -100,7 +100,7 @@ def encode_beside_another_gpu(folder: Path) -> None:
 
 def encode_with_two_copies_on_the_way(folder: Path) -> None:
     """Vectors are copied to the host while those of the next batch are computed."""
-    from sbert.pipeline import encode as results
+    from sbert.pipeline import compute as results
 
     results._GATHERED = 1
     expected = encoder(folder, "bert", "cpu").encode(TEXTS)
@@ -259,7 +259,7 @@ MISTAKES = [
     ),
     Mistake(
         "vectors are read before the copy to the host is waited for",
-        "pipeline/encode.py", _WAIT + 12 * " " + _STORE, 12 * " " + _STORE + _WAIT, encode, _GARBAGE,
+        "pipeline/compute.py", _WAIT + 12 * " " + _STORE, 12 * " " + _STORE + _WAIT, encode, _GARBAGE,
     ),
     Mistake(
         "pinned memory is used again before its copy has happened",

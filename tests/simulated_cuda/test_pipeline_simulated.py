@@ -25,7 +25,7 @@ from sbert.distributed.ranks import Ranks
 from sbert.inputs.devices import check_device, default_device
 from sbert.losses import CosineSimilarityLoss, MultipleNegativesRankingLoss, SoftmaxLoss
 from sbert.pipeline import self_check
-from sbert.pipeline.encode import encode
+from sbert.pipeline.compute import encode_windows
 from sbert.pipeline.progress import Report
 from sbert.pipeline.run import Encoding, run_here
 from tests import pairs, small
@@ -166,10 +166,9 @@ def test_what_leaves_the_range_of_float16_is_computed_again(
     with simulated((7, 5)):
         model = overflowing(folder, "cuda")
         job, report = Encoding(model), Report(None, False, "warn")
+        parts = [(texts[start : start + 4], None) for start in range(0, len(texts), 4)]
         with pytest.warns(UserWarning, match=all_of_them) as warned, report:
-            windows = list(
-                encode(job, [(texts[i : i + 4], None) for i in range(0, len(texts), 4)], report, run_here, ahead=0)
-            )
+            windows = list(encode_windows(job, parts, report, run_here, ahead=0))
         assert len(warned) == 1
         np.testing.assert_allclose(torch.cat(windows), reference, atol=1e-5)
         copies = cached_backend(model[0].network, CallSettings(torch.float16)).backend

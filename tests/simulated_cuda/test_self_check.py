@@ -260,7 +260,7 @@ def test_an_illegal_access_that_the_host_notices_later(folder: Path, monkeypatch
     with simulated():
         model = SentenceEncoder(folder, device="cuda")
         model.encode(TEXTS)
-        monkeypatch.setattr("sbert.pipeline.encode.start_to_host", raises(torch.AcceleratorError(ILLEGAL)))
+        monkeypatch.setattr("sbert.pipeline.compute.start_to_host", raises(torch.AcceleratorError(ILLEGAL)))
         with pytest.raises(torch.AcceleratorError, match=f"{ILLEGAL}\n.*{REMEDY}"):
             model.encode(TEXTS)
 

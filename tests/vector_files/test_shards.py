@@ -61,7 +61,7 @@ def test_what_is_finished_is_kept(
     encode(words, out, shard=shard)
     times = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
     with monkeypatch.context() as patch:
-        patch.setattr("sbert.vector_files.write.encode", lambda *_: pytest.fail("encoded again"))
+        patch.setattr("sbert.vector_files.write.encode_windows", lambda *_: pytest.fail("encoded again"))
         assert encode(words, out, shard=shard and (np.int64(0), 2)).shape == (rows, 6)
         texts = [*TEXTS[:-1], "sea"]
         with pytest.raises(ValueError, match="was written from other texts; write elsewhere, or pass overwrite=True"):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from sbert.chunking.boundaries import Chunk
-from sbert.chunking.encode import split
+from sbert.chunking.chunks import split
 from sbert.encoder import SentenceEncoder
 from sbert.functional import Float32
 from sbert.inputs.arguments import check_choice, check_count, check_model, known_arguments

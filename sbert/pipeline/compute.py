@@ -22,7 +22,7 @@ from sbert.storage.files import is_out_of_memory, one_line
 # Computes the texts of a window: in this process, or in those of a pool.
 Execute = Callable[[Encoding, Window, Report], Results]
 # Outputs of some texts of a window that are known before it is computed, by their indices among its different texts.
-Restored = tuple[Indices, Tensor]
+KnownOutputs = tuple[Indices, Tensor]
 # Is given the indices and the outputs of each batch.
 Store = Callable[[Indices, Tensor], object]
 # Elements collected on a GPU before they are copied to the host: one large copy is cheaper than many waits.
@@ -52,9 +52,9 @@ def encode_texts(
         return compute(job, window, execute(job, window, report), report, execute)
 
 
-def encode(
+def encode_windows(
     job: Encoding,
-    windows: Iterable[tuple[list[Any], Restored | None]],
+    windows: Iterable[tuple[list[Any], KnownOutputs | None]],
     report: Report,
     execute: Execute,
     ahead: int,
@@ -71,7 +71,7 @@ def encode(
         store: Is given the indices and the outputs of each batch.
     """
 
-    def begin() -> Iterator[tuple[Window, Restored | None, Results]]:
+    def begin() -> Iterator[tuple[Window, KnownOutputs | None, Results]]:
         start = report.rows
         for texts, restored in windows:
             window = open_window(job, texts, start, restored)
@@ -83,7 +83,7 @@ def encode(
         yield compute(job, window, results, report, execute, restored, store)
 
 
-def open_window(job: Encoding, texts: list[Any], start: int, restored: Restored | None) -> Window:
+def open_window(job: Encoding, texts: list[Any], start: int, restored: KnownOutputs | None) -> Window:
     """The different texts of some rows of the caller's input, of which ``start`` precede them."""
     different, first, inverse = unique(texts)
     if not different:  # The output of one text tells the dimension.
@@ -99,7 +99,7 @@ def compute(
     results: Results,
     report: Report,
     execute: Execute,
-    restored: Restored | None = None,
+    restored: KnownOutputs | None = None,
     store: Store | None = None,
 ) -> Any:
     """The outputs of all rows of a window. What leaves the range of half precision is computed again."""
@@ -108,13 +108,13 @@ def compute(
         report.advance(int(window.counts[restored[0]].sum()))
         results = chain([restored], results)
     try:
-        outputs = in_order(results, max(rows, texts), job.to, store)
+        outputs = collect_outputs(results, max(rows, texts), job.to, store)
         wrong = _not_finite(outputs[: min(rows, texts)])
         dtype = job.inference.settings.dtype
         if len(wrong) and dtype != job.dtype:
             report.left_range(int(window.counts[wrong].sum()), dtype, job.dtype)
             part = window.select(wrong)
-            again = in_order(execute(job.in_full_precision(), part, Report.silent()), len(wrong), job.to)
+            again = collect_outputs(execute(job.in_full_precision(), part, Report.silent()), len(wrong), job.to)
             if isinstance(outputs, list):
                 for row, output in zip(wrong.tolist(), again, strict=True):
                     outputs[row] = output
@@ -142,7 +142,7 @@ def compute(
     return outputs if settings.precision == "float32" else quantize(outputs, settings.precision, settings.ranges)
 
 
-def in_order(
+def collect_outputs(
     results: Iterable[tuple[Indices, Any]], rows: int, device: torch.device, store: Store | None = None
 ) -> Any:
     """The outputs of batches in the order of the texts: a tensor of ``rows`` rows, or a list.
