@@ -109,9 +109,9 @@ class TrainingBatch:
             extras |= {} if labels is None else {"labels": labels[:, : len(mask[0])]}
         if "texts" in signature.extras:
             extras["texts"] = torch.tensor([[_text_id(text) for text in row] for row in texts])
-        own = mask[ranks.rank :: ranks.world]
-        columns = np.zeros_like(own, np.int64)  # Padding is the first text.
-        columns[own] = positions[: own.sum()]
+        of_rank = mask[ranks.rank :: ranks.world]
+        columns = np.zeros_like(of_rank, np.int64)  # Padding is the first text.
+        columns[of_rank] = positions[: of_rank.sum()]
         return cls(tokens, torch.from_numpy(columns), len(texts), parts, extras)
 
     def to(self, device: torch.device) -> TrainingBatch:
@@ -319,5 +319,5 @@ def _refuse(value: object, loss: object) -> Exception:
     name = getattr(loss, "__name__", type(loss).__name__)
     if isinstance(value, Tensor) and not value.ndim:
         return ValueError(f"the value of {name} does not depend on the columns' vectors; compute it from them")
-    given = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
-    return TypeError(f"{name} returns {given}; return a scalar tensor, such as a mean")
+    kind = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+    return TypeError(f"{name} returns {kind}; return a scalar tensor, such as a mean")

@@ -54,17 +54,17 @@ class Dataset:
         """Rows with the settings of their columns, among those of the data set."""
         prompts, lengths, for_guide = config.prompts, config.max_lengths, None
         if isinstance(lengths, Mapping):
-            lengths = [next((lengths[name] for name in each if name in lengths), None) for each in rows.names]
+            lengths = [next((lengths[name] for name in names if name in lengths), None) for names in rows.names]
         elif lengths is not None:
             lengths = [lengths] * len(rows.names)
         if guide is not None and "guide" in rows.signature.extras:
             column_prompts(guide, None if prompts is None else "", rows.names, "the guide")
             for_guide = [guide.prompts.get(prompt, "") for prompt in by_column(prompts, rows.names)]
         if not model.is_cross_encoder:
-            own = column_prompts(model, prompts, rows.names)
+            texts = column_prompts(model, prompts, rows.names)
         else:
-            own = [default_prompt(model) if prompts is None else prompt_text(model, prompts, "prompts")]
-        return cls(rows, config, own, for_guide, lengths, column_routes(model, config.routes, rows.names))
+            texts = [default_prompt(model) if prompts is None else prompt_text(model, prompts, "prompts")]
+        return cls(rows, config, texts, for_guide, lengths, column_routes(model, config.routes, rows.names))
 
 
 def check_column_settings(model: Any, config: TrainingConfig, tables: Mapping[TrainingData, TrainingConfig]) -> None:
@@ -78,22 +78,22 @@ def check_column_settings(model: Any, config: TrainingConfig, tables: Mapping[Tr
     if config.sharded and getattr(model, "routes", None):
         raise ValueError("sharded=True needs all weights in each batch, and a route takes some; leave it out")
     every = {name for rows in tables for names in rows.names for name in names}
-    for rows, own in tables.items():
-        if model.is_cross_encoder and (isinstance(own.prompts, Mapping) or config.max_lengths):
+    for rows, settings in tables.items():
+        if model.is_cross_encoder and (isinstance(settings.prompts, Mapping) or config.max_lengths):
             raise ValueError(
                 f"a {type(model).__name__} reads two texts as one input, with one prompt before the first, without"
                 " max_lengths; pass one name or text as prompts, and set the model's max_seq_length"
             )
         for setting in ("prompts", "max_lengths", "routes"):
-            value = getattr(own, setting)
+            value = getattr(settings, setting)
             shared = value is getattr(config, setting)  # One value for all data sets.
-            known = every if shared else {name for names in rows.names for name in names}
+            columns = every if shared else {name for names in rows.names for name in names}
             for name in value if isinstance(value, Mapping) else ():
-                if name not in known:
+                if name not in columns:
                     whose = "no data has" if shared else f"{rows.name} has not"
-                    hint = f"; did you mean {nearest!r}?" if (nearest := nearest_argument(str(name), known)) else ""
-                    given = f"{setting} names the column {name!r}, which {whose}"
-                    raise ValueError(f"{given}; pass some of {', '.join(map(repr, sorted(known)))}{hint}")
+                    hint = f"; did you mean {nearest!r}?" if (nearest := nearest_argument(str(name), columns)) else ""
+                    problem = f"{setting} names the column {name!r}, which {whose}"
+                    raise ValueError(f"{problem}; pass some of {', '.join(map(repr, sorted(columns)))}{hint}")
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ class Batches:
 
     def count(self, epochs: float) -> float:
         """The number of batches in so many epochs; those whose sampler may make more or fewer in each are planned."""
-        if epochs <= 1 or all(each.config.sampler in SAME_COUNT for each in self.datasets.values()):
+        if epochs <= 1 or all(dataset.config.sampler in SAME_COUNT for dataset in self.datasets.values()):
             return epochs * len(self.plan(0))
         counts = [len(self.plan(epoch)) for epoch in reversed(range(math.ceil(epochs)))]  # Epoch 0 last, which is next.
         return sum(counts) - counts[0] * (math.ceil(epochs) - epochs)
@@ -239,10 +239,11 @@ class Batches:
         inputs = batch.inputs.to(self.model.device)
         prompts = batch.dataset.guide_prompts
         if self.guide is not None and prompts is not None:
-            own = batch.texts[ranks.rank :: ranks.world]
+            texts = batch.texts[ranks.rank :: ranks.world]
             options: dict[str, Any] = {"show_progress_bar": False, "on_truncate": "ignore", "convert_to_tensor": True}
+            options["device"] = inputs.columns.device
             vectors = [
-                self.guide.encode([row[column] for row in own], prompt=prompt, device=inputs.columns.device, **options)
+                self.guide.encode([row[column] for row in texts], prompt=prompt, **options)
                 for column, prompt in enumerate(prompts)
             ]
             inputs.extras["guide"] = ranks.gather(torch.stack(vectors, 1), len(batch.texts))

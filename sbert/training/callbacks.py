@@ -261,7 +261,7 @@ class MLflow(_WithRun):
 
 def select_stateful(callbacks: Sequence[Callback]) -> list[Callback]:
     """The callbacks that have a state, which a resumed run must have, too."""
-    return [each for each in callbacks if type(each).state is not Callback.state]
+    return [callback for callback in callbacks if type(callback).state is not Callback.state]
 
 
 def read_states(callbacks: Sequence[Callback]) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -292,16 +292,16 @@ def restore_states(callbacks: Sequence[Callback], saved: Mapping[str, Any]) -> N
             callback.restore(state)
 
 
-def as_callbacks(given: Any) -> list[Callback]:
+def as_callbacks(callbacks: Any) -> list[Callback]:
     """A list of callbacks.
 
     Raises:
         TypeError: If an element is not a ``Callback``.
     """
-    listed = list(given or ()) if isinstance(given, Iterable | None) else [given]
-    for number, each in enumerate(listed):
-        if not isinstance(each, Callback):
-            what = each.__name__ if isinstance(each, type) else type(each).__name__
+    listed = list(callbacks or ()) if isinstance(callbacks, Iterable | None) else [callbacks]
+    for number, callback in enumerate(listed):
+        if not isinstance(callback, Callback):
+            what = callback.__name__ if isinstance(callback, type) else type(callback).__name__
             where = "whose method on_step(self, progress) is called after each step"
             raise TypeError(f"callbacks[{number}] is {what}; pass instances of sbert.training.Callback, {where}")
     return listed

@@ -53,8 +53,8 @@ def lock_output(output: str | os.PathLike[str] | None) -> Iterator[None]:
     Raises:
         RuntimeError: If there is another training; the message names its process.
     """
-    path, own = None if output is None else Path(output).resolve(), (os.getpid(), threading.get_ident())
-    if path is None or _holders.get(path) == own:
+    path, holder = None if output is None else Path(output).resolve(), (os.getpid(), threading.get_ident())
+    if path is None or _holders.get(path) == holder:
         yield
         return
     is_new = not path.exists()
@@ -66,10 +66,10 @@ def lock_output(output: str | os.PathLike[str] | None) -> Iterator[None]:
             who = "another process"
             with suppress(OSError):  # If that ends just now.
                 who = file.read_text(encoding="utf-8") or who
-            given = f"{output} is the output folder of a training that runs in {who}"
-            raise RuntimeError(f"{given}; wait until that ends, or pass another output")
-        file.write_text(f"process {own[0]} on {platform.node()}", encoding="utf-8")
-        _holders[path] = own
+            problem = f"{output} is the output folder of a training that runs in {who}"
+            raise RuntimeError(f"{problem}; wait until that ends, or pass another output")
+        file.write_text(f"process {holder[0]} on {platform.node()}", encoding="utf-8")
+        _holders[path] = holder
         try:
             yield
         finally:
@@ -200,7 +200,7 @@ def restore(folder: Path, setup: Mapping[str, Any], total: int, weights: Weights
             continue
         present = weights.select_changing()
         saved = {name: value for name, value in tensors.items() if name.startswith(("model.", "loss."))}
-        shapes = [{name: list(value.shape) for name, value in each.items()} for each in (saved, present)]
+        shapes = [{name: list(value.shape) for name, value in tensors.items()} for tensors in (saved, present)]
         check_same(path, "weight", *shapes)
         with torch.no_grad():
             for name, value in present.items():
@@ -229,13 +229,14 @@ def explain_failure(output: Path, name: str) -> Iterator[None]:
     except Exception as error:
         if not (isinstance(error, OSError) or type(error).__name__ == "SafetensorError"):
             raise
-        given = f"{output / name} cannot be written ({error}); {last_good(output)}"
-        raise OSError(f"{given}; free some disk space, and resume") from error
+        problem = f"{output / name} cannot be written ({error}); {last_good(output)}"
+        raise OSError(f"{problem}; free some disk space, and resume") from error
 
 
 def write_class_names(output: Path, batches: Batches) -> None:
     """Write the file ``labels.json``, if the labels of a data set are words."""
-    if names := {name: each.rows.class_names for name, each in batches.datasets.items() if each.rows.class_names}:
+    rows_by_name = {name: dataset.rows for name, dataset in batches.datasets.items()}
+    if names := {name: rows.class_names for name, rows in rows_by_name.items() if rows.class_names}:
         write_json(output / "labels.json", names)
 
 
@@ -253,8 +254,8 @@ def describe_setup(
     setup = {"settings": describe_settings(config), "model": repr(weights.model)}
     setup |= {"frozen weights": weights.digest_frozen(), "losses": losses, "data": data, "prompts": prompts}
     if adapters := find_adapters(weights.model).values():  # Their shapes do not show it.
-        setup["scaling of adapters"] = sorted({repr(getattr(each, "scaling", None)) for each in adapters})
-    setup["callbacks"] = [type(each).__name__ for each in select_stateful(callbacks)]
+        setup["scaling of adapters"] = sorted({repr(getattr(layer, "scaling", None)) for layer in adapters})
+    setup["callbacks"] = [type(callback).__name__ for callback in select_stateful(callbacks)]
     stored: dict[str, Any] = json.loads(json.dumps(setup))
     return stored
 

@@ -204,13 +204,13 @@ class TrainingConfig:
 
     def _check_choices(self) -> None:
         samplers = list(self.sampler.values()) if isinstance(self.sampler, Mapping) else [self.sampler]
-        given: list[tuple[str, Any, Iterable[str]]] = [("sampler", sampler, SAMPLERS) for sampler in samplers]
-        given += [("optimizer", self.optimizer, OPTIMIZERS), ("schedule", self.schedule, SCHEDULES)]
-        given += [("dtype", self.dtype, ("auto", "float32", "bfloat16", "float16"))]
-        given += [("mix", self.mix, MIXES)] if isinstance(self.mix, str) else []
-        for name, value, known in given:
+        choices: list[tuple[str, Any, Iterable[str]]] = [("sampler", sampler, SAMPLERS) for sampler in samplers]
+        choices += [("optimizer", self.optimizer, OPTIMIZERS), ("schedule", self.schedule, SCHEDULES)]
+        choices += [("dtype", self.dtype, ("auto", "float32", "bfloat16", "float16"))]
+        choices += [("mix", self.mix, MIXES)] if isinstance(self.mix, str) else []
+        for name, value, names in choices:
             if isinstance(value, str):
-                check_choice(name, value, list(known))
+                check_choice(name, value, list(names))
             elif not callable(value):
                 raise TypeError(f"{name} is of type {type(value).__name__}; pass a name or a function")
 
@@ -224,20 +224,20 @@ class TrainingConfig:
         Raises:
             ValueError: If values are given by data set, and one is missing or unknown.
         """
-        own: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         by_column = ("prompts", "max_lengths", "routes")
         for setting in ("batch_size", "sampler", "mix", *by_column):
             value = getattr(self, setting)
             if not isinstance(value, Mapping):
                 continue
-            is_nested = any(isinstance(each, Mapping) for each in value.values())
+            is_nested = any(isinstance(part, Mapping) for part in value.values())
             if setting in by_column and not is_nested and (len(names) < 2 or set(value) != set(names)):
                 continue  # By column.
             if set(value) != set(names):
-                given, known = (", ".join(map(repr, sorted(each))) or "none" for each in (value, names))
-                raise ValueError(f"{setting} names {given}, but the data sets are {known}; name each of them")
-            own[setting] = self.mix if setting == "mix" else value[name]
-        return replace(self, **own)
+                listed, expected = (", ".join(map(repr, sorted(names_of))) or "none" for names_of in (value, names))
+                raise ValueError(f"{setting} names {listed}, but the data sets are {expected}; name each of them")
+            values[setting] = self.mix if setting == "mix" else value[name]
+        return replace(self, **values)
 
     def rate(self, step: int, total: int) -> float:
         """The learning rate of a step, counted from 0, in a run of ``total`` steps.
@@ -263,8 +263,8 @@ def numbers_within(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     if not isinstance(value, Mapping):
         yield name, value
         return
-    for key, each in value.items():
-        yield from numbers_within(f"{name}[{key!r}]", each)
+    for key, part in value.items():
+        yield from numbers_within(f"{name}[{key!r}]", part)
 
 
 TrainingConfig.__init__ = known_arguments(TrainingConfig.__init__)  # type: ignore[method-assign]

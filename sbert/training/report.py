@@ -191,7 +191,7 @@ def training_card(
         columns = [*map(itemgetter(0), rows.names), *["label"] * (head.labels is not None)]
         parts += [f"**{cell(name)}**: {count}, such as", _show_table(columns, head.cells(_SHOWN))]
         if rows.class_names:
-            parts.append(f"Classes: {', '.join(f'{i} = {cell(each)}' for i, each in enumerate(rows.class_names))}.")
+            parts.append(f"Classes: {', '.join(f'{i} = {cell(label)}' for i, label in enumerate(rows.class_names))}.")
         source = re.search(r"References:\n((?:[ ]+.+\n?)+)", inspect.getdoc(rows.loss) or "")
         loss = repr(rows.loss) if isinstance(rows.loss, nn.Module) else rows.signature.name
         loss = loss.replace("(registered): ModuleList", "of ")  # As nested losses are shown.
@@ -207,8 +207,8 @@ def training_card(
     last: Mapping[str, float] = evaluations[-1]["evaluation"] if evaluations else {}
     if last:
         both = [evaluations[0], *evaluations[1:][-1:]]  # The first and the last.
-        scores = [(name, *(f"{each['evaluation'].get(name, math.nan):.4f}" for each in both)) for name in last]
-        parts += ["### Evaluation", _show_table(("score", *(f"step {each['step']}" for each in both)), scores)]
+        scores = [(name, *(f"{entry['evaluation'].get(name, math.nan):.4f}" for entry in both)) for name in last]
+        parts += ["### Evaluation", _show_table(("score", *(f"step {entry['step']}" for entry in both)), scores)]
     processor = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{device.type}, {platform.machine()}"
     packages = "sbert {}, torch {}, transformers {}".format(*map(version, ("sbert", "torch", "transformers")))
     parts += ["### Environment", f"{ranks} × {cell(processor)}; Python {platform.python_version()}, {packages}."]

@@ -61,8 +61,8 @@ def _fill_batches(rows: RowIndices, texts: list[tuple[str, ...]], batch_size: in
     last: dict[str, int] = {}  # For each text, the last batch that has it.
     batches: list[list[int]] = []
     with_room: list[int] = []  # The batches that are not full, in order.
-    for row, own in zip(rows.tolist(), map(set, texts), strict=True):
-        position = bisect_right(with_room, max(last.get(text, -1) for text in own))
+    for row, unique_texts in zip(rows.tolist(), map(set, texts), strict=True):
+        position = bisect_right(with_room, max(last.get(text, -1) for text in unique_texts))
         if position == len(with_room):
             with_room.append(len(batches))
             batches.append([])
@@ -70,7 +70,7 @@ def _fill_batches(rows: RowIndices, texts: list[tuple[str, ...]], batch_size: in
         batches[batch].append(row)
         if len(batches[batch]) == batch_size:
             del with_room[position]
-        last.update(dict.fromkeys(own, batch))
+        last.update(dict.fromkeys(unique_texts, batch))
     return [np.array(batch) for batch in batches]
 
 

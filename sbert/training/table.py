@@ -63,7 +63,7 @@ class RowTable:
         for row, texts in enumerate(self.texts(range(len(self.columns[0]))[:count])):
             label, values = "", [] if self.labels is None else self.labels[row].flatten().tolist()
             if self.form == "lists":
-                label = ", ".join([f"{each:g}" for each in values[: len(texts) - 1]])
+                label = ", ".join([f"{value:g}" for value in values[: len(texts) - 1]])
                 texts = texts[0], " / ".join(texts[1:])
             elif self.labels is not None:
                 label = f"{len(values)} numbers" if self.labels.ndim > 1 else f"{values[0]:g}"
@@ -127,16 +127,16 @@ def make_table(
         if layout.width is not None:
             check_tuple(row, number, layout.width, name)
         elif not isinstance(row, Mapping) or not all(key in row for key in keys):
-            given = ", ".join(map(str, row)) if isinstance(row, Mapping) else f"a {type(row).__name__}"
+            problem = ", ".join(map(str, row)) if isinstance(row, Mapping) else f"a {type(row).__name__}"
             missing = next(key for key in keys if not isinstance(row, Mapping) or key not in row)
-            raise ValueError(f"{name}, row {number}: no {missing!r} in {given}; all rows must have the same keys")
+            raise ValueError(f"{name}, row {number}: no {missing!r} in {problem}; all rows must have the same keys")
     columns, own_names = [], []
     for key in layout.columns:
         values = [row[key] for row in rows]
         spread = _spread(values, name, uneven) if loss.more is not None and is_list(values[0]) else [values]
         columns += spread
         own_names += [key] * len(spread)
-    names = [(each,) for each in loss.names(len(columns))]
+    names = [(name_in_loss,) for name_in_loss in loss.names(len(columns))]
     if layout.width is None:
         names = [(str(key), *of_loss) for key, of_loss in zip(own_names, names, strict=True)]  # type: ignore[misc]
     for number, column in enumerate(columns):
@@ -158,34 +158,34 @@ def _spread(values: list[Any], name: str, uneven: bool) -> list[list[Any]]:
     """Lists of texts, such as negatives, as columns of their own."""
     for number, value in enumerate(values):
         if not isinstance(value, (list, tuple)) or not value or (len(value) != len(values[0]) and not uneven):
-            given = f"a list of {len(value)} texts" if isinstance(value, (list, tuple)) else repr(value)
+            problem = f"a list of {len(value)} texts" if isinstance(value, (list, tuple)) else repr(value)
             wanted = "pass at least one" if uneven else "pass as many in every row, or set negatives="
-            raise ValueError(f"{name}, row {number} has {given}, row 0 of {len(values[0])}; {wanted}")
+            raise ValueError(f"{name}, row {number} has {problem}, row 0 of {len(values[0])}; {wanted}")
     return [[value[column % len(value)] for value in values] for column in range(max(map(len, values)))]
 
 
 def _check_texts(values: Iterable[Any], column: int, loss: Signature, name: str) -> None:
     for number, text in enumerate(values):
         if not isinstance(text, str):
-            given = f"{name}, row {number}: column {column} holds {text!r:.40} of type {type(text).__name__}"
-            raise TypeError(f"{given}, but {loss.name} takes text; pass only str")
+            problem = f"{name}, row {number}: column {column} holds {text!r:.40} of type {type(text).__name__}"
+            raise TypeError(f"{problem}, but {loss.name} takes text; pass only str")
 
 
 def _check_documents(values: list[Any], loss: Signature, name: str) -> None:
     for number, documents in enumerate(values):
         where = f"{name}, row {number}"
         if isinstance(documents, str) or not isinstance(documents, (Sequence, np.ndarray)):
-            given = f"{documents!r:.40} of type {type(documents).__name__}"
-            raise TypeError(f"{where}: documents is {given}; pass a list of texts")
+            problem = f"{documents!r:.40} of type {type(documents).__name__}"
+            raise TypeError(f"{where}: documents is {problem}; pass a list of texts")
         if not all(isinstance(text, str) for text in documents):
-            position, text = next((i, each) for i, each in enumerate(documents) if not isinstance(each, str))
-            given = f"document {position} is {text!r:.40} of type {type(text).__name__}"
-            raise TypeError(f"{where}: {given}; pass only str")
+            position, text = next((i, value) for i, value in enumerate(documents) if not isinstance(value, str))
+            problem = f"document {position} is {text!r:.40} of type {type(text).__name__}"
+            raise TypeError(f"{where}: {problem}; pass only str")
         if not len(documents):
             raise ValueError(f"{where} has no documents; pass at least one, or leave the row out")
         if len(documents) != len(values[0]) and "mask" not in loss.extras:
-            given = f"{where} has {len(documents)} documents, row 0 {len(values[0])}"
-            raise ValueError(f"{given}; {loss.name} takes no mask: pass as many for each, or give it mask=None")
+            problem = f"{where} has {len(documents)} documents, row 0 {len(values[0])}"
+            raise ValueError(f"{problem}; {loss.name} takes no mask: pass as many for each, or give it mask=None")
 
 
 def _pad_labels(values: list[Any], documents: list[Any], name: str) -> list[list[Any]]:
@@ -193,9 +193,11 @@ def _pad_labels(values: list[Any], documents: list[Any], name: str) -> list[list
     values = [value.tolist() if isinstance(value, (Tensor, np.ndarray)) else value for value in values]
     for number, (labels, texts) in enumerate(zip(values, documents, strict=True)):
         if not isinstance(labels, (list, tuple)) or len(labels) != len(texts):
-            given = f"{len(labels)} labels" if isinstance(labels, (list, tuple)) else f"{labels!r:.40}"
+            problem = f"{len(labels)} labels" if isinstance(labels, (list, tuple)) else f"{labels!r:.40}"
             documents_of_row = f"{len(texts)} document{'s' * (len(texts) != 1)}"
-            raise ValueError(f"{name}, row {number} has {documents_of_row} and {given}; pass a list of as many numbers")
+            raise ValueError(
+                f"{name}, row {number} has {documents_of_row} and {problem}; pass a list of as many numbers"
+            )
     width = max(map(len, documents))
     return [[*labels, *labels[:1] * (width - len(labels))] for labels in values]
 
@@ -213,12 +215,12 @@ def _read_labels(values: list[Any], class_names: Sequence[str] | None, name: str
         except ValueError:  # A list of lists of different lengths.
             label = np.asarray(None)
         if label.dtype.kind not in "biuf" or label.ndim > 2:
-            given = f"{where} is {value!r:.40} of type {type(value).__name__}"
-            raise TypeError(f"{given}; pass a number (the index of a class, a score) or a list of numbers")
+            problem = f"{where} is {value!r:.40} of type {type(value).__name__}"
+            raise TypeError(f"{problem}; pass a number (the index of a class, a score) or a list of numbers")
         read.append(label)
         if label.shape != read[0].shape:
-            given = f"{where} has the shape {label.shape}, that of row 0 {read[0].shape}"
-            raise ValueError(f"{given}; pass as many numbers")
+            problem = f"{where} has the shape {label.shape}, that of row 0 {read[0].shape}"
+            raise ValueError(f"{problem}; pass as many numbers")
     stacked = np.stack(read)
     whole = stacked.ndim == 1 and stacked.dtype.kind in "biu"
     labels = torch.from_numpy(stacked).to(torch.int64 if whole else torch.float32)
@@ -304,8 +306,8 @@ def find_layout(
     labelled = loss.needs_labels or ("labels" in loss.extras and len(values) > 0 and not isinstance(values[-1], str))
     if not loss.accepts(len(values) - labelled):
         types = ", ".join(type(value).__name__ for value in values)
-        given = f"those of {name} have {len(values)} value{'s' * (len(values) != 1)} ({types})"
-        raise ValueError(f"{loss.name} takes rows ({loss}{', label' * labelled}); {given}; pass rows of that form")
+        problem = f"those of {name} have {len(values)} value{'s' * (len(values) != 1)} ({types})"
+        raise ValueError(f"{loss.name} takes rows ({loss}{', label' * labelled}); {problem}; pass rows of that form")
     texts = len(row) - labelled
     return Layout(range(texts), texts if labelled else None, width=len(row))
 
@@ -314,8 +316,8 @@ def check_tuple(row: Any, number: int, width: int | None, name: str) -> None:
     """Raise unless a row is a tuple or list of this many values."""
     if not isinstance(row, (tuple, list)):
         hint = " (a dict of columns means several data sets by name)" if isinstance(row, str) else ""
-        given = f"{name}, row {number} is of type {type(row).__name__}{hint}"
-        raise TypeError(f"{given}; pass tuples of texts, dicts, or a data frame")
+        problem = f"{name}, row {number} is of type {type(row).__name__}{hint}"
+        raise TypeError(f"{problem}; pass tuples of texts, dicts, or a data frame")
     if width is not None and len(row) != width:
         raise ValueError(f"{name}, row {number} has {len(row)} values, but row 0 has {width}; pass as many in each")
 
@@ -363,10 +365,10 @@ def _find_label(
         return None
     if label is not None:
         return label
-    known = [key for key in row if key in LABEL_NAMES and key not in (*(columns or ()), *loss.row_data)]
-    if len(known) > 1 or (loss.needs_labels and not known):
-        raise ValueError(f"{both}: {'which of them' if known else 'none'} is the label? pass label=")
-    return known[0] if known else None
+    matches = [key for key in row if key in LABEL_NAMES and key not in (*(columns or ()), *loss.row_data)]
+    if len(matches) > 1 or (loss.needs_labels and not matches):
+        raise ValueError(f"{both}: {'which of them' if matches else 'none'} is the label? pass label=")
+    return matches[0] if matches else None
 
 
 def _match(row: Mapping[str, Any], loss: Signature, candidates: Sequence[str], name: str) -> list[str] | None:

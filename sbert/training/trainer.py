@@ -149,7 +149,7 @@ class Trainer:
         guide: SentenceEncoder | None,
     ) -> Batches:
         named = {rows.name: (rows, config.for_data_set(rows.name, names)) for rows in tables}
-        datasets = {name: Dataset.of(rows, self.model, own, guide) for name, (rows, own) in named.items()}
+        datasets = {name: Dataset.of(rows, self.model, settings, guide) for name, (rows, settings) in named.items()}
         if guide is not None and all(dataset.guide_prompts is None for dataset in datasets.values()):
             raise ValueError("no loss takes a guide; leave guide= out, or use a loss that takes one")
         return Batches(self.model, datasets, config, guide)
@@ -167,7 +167,7 @@ class Trainer:
         warn_of_slow(parse_dtype(config.dtype), self.model.device)
         if self.evaluator is None:
             unused = [name for name in _OF_EVALUATIONS if getattr(config, name)]
-            unused += ["EarlyStopping" for each in self.callbacks if isinstance(each, EarlyStopping)]
+            unused += ["EarlyStopping" for callback in self.callbacks if isinstance(callback, EarlyStopping)]
             if unused:
                 warn(f"without an evaluator, {', '.join(unused)} changes nothing; pass evaluator= or evaluation_data=")
 
@@ -238,15 +238,16 @@ def _check_kinds(model: Any, config: Any) -> None:
 def _refuse_held_out(names: Iterable[object]) -> None:
     """Raise if a split of what ``datasets.load_dataset`` returns is called as those for evaluation are."""
     if held_out := [name for name in names if str(name).lower().startswith(("test", "val", "dev", "eval"))]:
-        given = f"data has the splits {', '.join(map(repr, names))}, and {held_out[0]!r} is for evaluation, by its name"
-        raise ValueError(f"{given}; pass data['train'], or a dict of those to train on, by names of your own")
+        splits = ", ".join(map(repr, names))
+        problem = f"data has the splits {splits}, and {held_out[0]!r} is for evaluation, by its name"
+        raise ValueError(f"{problem}; pass data['train'], or a dict of those to train on, by names of your own")
 
 
 def _check_data(rows: TrainingData, config: Any, model: Any) -> None:
     """Raise the loss's own error for data from which it cannot learn."""
     if rows.is_stream and (config.steps is None or config.sampler != "random" or config.mix == "proportional"):
-        given = f"{rows.name} is a stream, whose length is not known"
-        raise ValueError(f"{given}; pass steps=, and neither a sampler nor mix='proportional'; or data with a length")
+        problem = f"{rows.name} is a stream, whose length is not known"
+        raise ValueError(f"{problem}; pass steps=, and neither a sampler nor mix='proportional'; or data with a length")
     largest: int = config.batch_size
     if not rows.is_stream:  # A sampler of the caller's may make batches of any size.
         largest = min(largest, len(rows)) if isinstance(config.sampler, str) else len(rows)
@@ -256,8 +257,8 @@ def _check_data(rows: TrainingData, config: Any, model: Any) -> None:
     except ValueError as error:
         raise ValueError(f"{rows.name}: {error}") from error
     if model.is_cross_encoder and model.classes > 1 and Signature.of(rows.loss).takes_lists:
-        given = f"{rows.signature.name} takes one score per document, but the model gives {model.classes}"
-        raise ValueError(f"{given}; use a model with classes=1")
+        problem = f"{rows.signature.name} takes one score per document, but the model gives {model.classes}"
+        raise ValueError(f"{problem}; use a model with classes=1")
 
 
 def _check_dropout(tables: Sequence[TrainingData], model: Any) -> None:
@@ -270,12 +271,12 @@ def _check_dropout(tables: Sequence[TrainingData], model: Any) -> None:
         warn(f"{what}, which teaches nothing; use a model with dropout, or other pairs")
 
 
-def _name_held_out(given: Any, names: Sequence[str], *settings: Any) -> dict[str, Any]:
+def _name_held_out(data: Any, names: Sequence[str], *settings: Any) -> dict[str, Any]:
     """Evaluation data by the names of the data sets, which settings by data set need."""
-    named = dict(given) if isinstance(given, Mapping) else {names[0] if len(names) == 1 else "data": given}
+    named = dict(data) if isinstance(data, Mapping) else {names[0] if len(names) == 1 else "data": data}
     if not set(named) <= set(names) and any(isinstance(setting, Mapping) for setting in settings):
-        known = ", ".join(map(repr, names))
-        raise ValueError(f"losses or batch sizes are by data set; pass evaluation_data by such names, too: {known}")
+        listed = ", ".join(map(repr, names))
+        raise ValueError(f"losses or batch sizes are by data set; pass evaluation_data by such names, too: {listed}")
     return named
 
 
@@ -288,10 +289,10 @@ def _add_losses(
         values = batches.mean_losses(model)
         return {f"{name}_loss" if by_name else "loss": value for name, value in values.items()}
 
-    given = evaluator if isinstance(evaluator, Mapping) else {} if evaluator is None else {"": evaluator}
-    if "evaluation" in given:
+    evaluators = evaluator if isinstance(evaluator, Mapping) else {} if evaluator is None else {"": evaluator}
+    if "evaluation" in evaluators:
         raise ValueError("an evaluator is called 'evaluation', as the losses of evaluation_data are; rename it")
-    return {**given, "evaluation": losses}
+    return {**evaluators, "evaluation": losses}
 
 
 def _share_class_names(tables: Sequence[TrainingData], model: Any) -> dict[str, Sequence[str]]:
@@ -302,15 +303,15 @@ def _share_class_names(tables: Sequence[TrainingData], model: Any) -> dict[str, 
             continue
         first = of_loss.setdefault(id(rows.loss), rows)
         if list(first.class_names or ()) != list(rows.class_names):
-            own = f"{first.name} has the classes {', '.join(first.class_names or ())}"
+            first_classes = f"{first.name} has the classes {', '.join(first.class_names or ())}"
             other = f"{rows.name} has {', '.join(rows.class_names)}"
-            raise ValueError(f"{own}, and {other}, for one loss; number the labels yourself")
+            raise ValueError(f"{first_classes}, and {other}, for one loss; number the labels yourself")
         numbered = dict(enumerate(rows.class_names))
         if rows.labels_are_words:
-            listed = ", ".join(f"{i} = {each}" for i, each in numbered.items())
+            listed = ", ".join(f"{i} = {label}" for i, label in numbered.items())
             warn(f"{rows.name}: the labels are the classes {listed}")
         if model.is_cross_encoder and model.classes == len(numbered):  # Saved with the model.
-            ids = {each: i for i, each in numbered.items()}
+            ids = {label: i for i, label in numbered.items()}
             model.auto_model.config.update({"id2label": numbered, "label2id": ids})
     return {rows.name: rows.class_names for rows in tables if rows.class_names is not None}
 

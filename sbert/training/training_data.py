@@ -84,13 +84,13 @@ class TrainingData:
         self._data = data if is_dataset else records_of(data)
         if isinstance(self._data, torch.utils.data.Dataset) and not isinstance(self._data, Iterable):
             self._data = [self._data[row] for row in range(len(self._data))]  # type: ignore[arg-type]
-        given = self._data
-        if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Iterable):
+        source = self._data
+        if isinstance(source, (str, bytes, Mapping)) or not isinstance(source, Iterable):
             raise TypeError(f"{name} is of type {type(data).__name__}; pass a list or another iterable of rows")
-        again = is_dataset or not isinstance(given, Iterator)
-        self.is_stream: bool = again and not isinstance(given, Sized) and iter(given) is not given
+        again = is_dataset or not isinstance(source, Iterator)
+        self.is_stream: bool = again and not isinstance(source, Sized) and iter(source) is not source
         self.in_memory: bool = not self.is_stream and not is_dataset
-        head = list(given if self.in_memory else islice(given, _HEAD))
+        head = list(source if self.in_memory else islice(source, _HEAD))
         if not head:
             raise ValueError(f"{name} has no rows; pass at least one")
         self._layout = find_layout(head[0], self.signature, columns, label, name)
@@ -104,8 +104,8 @@ class TrainingData:
         if negatives is not None:
             count = len(self.names) - len(self.signature.columns)
             if self._form != "texts" or not 0 < negatives <= count:
-                given = f"{name} has {count} in a row" if self._form == "texts" else "pairs are read as they are"
-                raise ValueError(f"negatives={negatives}, but {given}; pass at most as many, or leave it out")
+                problem = f"{name} has {count} in a row" if self._form == "texts" else "pairs are read as they are"
+                raise ValueError(f"negatives={negatives}, but {problem}; pass at most as many, or leave it out")
             if self.head.labels is not None and self.head.labels.ndim > 1:
                 raise ValueError(f"negatives={negatives}, but {signature.name} takes a label of each; leave it out")
             self.names = self.names[: len(self.signature.columns) + negatives]

@@ -359,10 +359,10 @@ def measure(evaluators: Evaluate | Mapping[str, Evaluate], model: Any, ranks: Ra
     for name, evaluator in (evaluators if isinstance(evaluators, Mapping) else {"": evaluators}).items():
         result = ranks.together(partial(_call_evaluator, evaluator, model, ranks))
         named = dict(result) if isinstance(result, Mapping) else {"score": float(result)}
-        own = {f"{name}_{metric}" if name else metric: float(score) for metric, score in named.items()}
-        if twice := scores.keys() & own.keys():
+        new = {f"{name}_{metric}" if name else metric: float(score) for metric, score in named.items()}
+        if twice := scores.keys() & new.keys():
             raise ValueError(f"several evaluators give {', '.join(sorted(twice))}; give them other names")
-        scores |= own
+        scores |= new
     return scores
 
 

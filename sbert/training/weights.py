@@ -68,17 +68,17 @@ def check_dtypes(model: Any, config: TrainingConfig) -> None:
     if dtype.itemsize < 4:
         castable = {weight for part in model.modules() if isinstance(part, Dense) for weight in part.parameters()}
         castable |= {weight for part in adapters for weight in part.parameters()}
-        fixed = [name for name, each in model.named_parameters() if each.requires_grad and each not in castable]
-        given = f"the model's weights are {dtype}, too imprecise for small steps"
+        fixed = [name for name, weight in model.named_parameters() if weight.requires_grad and weight not in castable]
+        problem = f"the model's weights are {dtype}, too imprecise for small steps"
         if model.is_cross_encoder or not adapters or fixed:
             remedy = "load it with dtype='float32', and compute in TrainingConfig(dtype='bfloat16')"
-            raise ValueError(f"{given}; {remedy}; only the frozen base model of adapters of peft may be bfloat16")
+            raise ValueError(f"{problem}; {remedy}; only the frozen base model of adapters of peft may be bfloat16")
         if dtype == torch.float16 and config.dtype != "float16":
             raise ValueError("the base model is float16, whose gradients need TrainingConfig(dtype='float16')")
     quantized = any(getattr(part, "is_quantized", False) for part in model.modules())
     if quantized and adapters and config.merge_adapters and config.output is not None:
-        given = "the base model is quantized, so that adapters cannot be merged into it"
-        raise ValueError(f"{given}; pass TrainingConfig(merge_adapters=False), which saves them alone")
+        problem = "the base model is quantized, so that adapters cannot be merged into it"
+        raise ValueError(f"{problem}; pass TrainingConfig(merge_adapters=False), which saves them alone")
 
 
 def training_dtype(model: Any, config: TrainingConfig) -> torch.dtype:

@@ -582,8 +582,12 @@ def test_what_is_no_model_or_no_config_is_refused(model: SentenceEncoder) -> Non
 
 
 def test_what_trains_nothing_is_refused_or_said(model: SentenceEncoder) -> None:
+    half, chosen = tiny().bfloat16(), tiny().bfloat16()
+    chosen.automatic_dtype = False
     with pytest.raises(ValueError, match=r"weights are torch\.bfloat16, too imprecise"):
-        Trainer(tiny().bfloat16(), pairs(16), regression)
+        Trainer(chosen, pairs(16), regression)
+    Trainer(half, pairs(16), regression)
+    assert half.dtype == torch.float32, "a dtype that nobody chose is that of training"
     alone = [("one", 0), ("two", 0), ("three", 1)]
     with pytest.raises(ValueError, match="sampler='group_by_label' makes no batch of data"):
         fit(model, alone, lambda sentence, labels: sentence.sum(), sampler="group_by_label")
