@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sbert import LSTM, Dense, Normalize, Pooling, SentenceEncoder, StaticEmbedding, Transformer, WordEmbeddings
+from sbert import Dense, Normalize, Pooling, SentenceEncoder, StaticEmbedding, Transformer, WordEmbeddings
 from sbert.chunking import encode_chunks, late, split
 from sbert.chunking.boundaries import Chunk
 from tests import small
@@ -154,20 +154,6 @@ def test_what_cannot_be_split(encoder: SentenceEncoder, given: dict[str, Any], m
         split(**{"model": encoder, "documents": ["a"], **given})
 
 
-def test_a_tokenizer_in_python_is_refused() -> None:
-    class Slow(dict[str, int]):
-        is_fast, unk_token_id = False, 1
-
-        def __call__(self, *_: Any, **__: Any) -> dict[str, list[int]]:
-            return {"input_ids": [2, 3], "special_tokens_mask": [1, 0]}
-
-    reader = model()[0]
-    reader.tokenizer = Slow()
-    assert (reader.special_tokens, reader.tokenizer_copy().unknown_id) == ((1, 0), 1)
-    with pytest.raises(ValueError, match=r"Slow does not give the positions .* tokenizer\.json"):
-        reader.locate(["a"])
-
-
 # ------------------------------------------------------------------------------------------------- plain chunking
 
 
@@ -243,17 +229,6 @@ def test_one_passage_of_a_whole_document_is_the_document(pooling: Any) -> None:
     np.testing.assert_allclose(vectors, chain.encode(texts), atol=1e-6)
 
 
-def test_modules_between_transformer_and_pooling_read_the_document() -> None:
-    torch.manual_seed(0)
-    reader = Transformer(small.bert_model(), small.wrapped(small.wordpiece(), 64))
-    chain = SentenceEncoder(reader, LSTM(16, 8), Pooling("mean"), device="cpu")
-    text = "A small boat. The red fox."
-    chunks, vectors = encode_chunks(chain, text, 4, late=True)
-    tokens = chain.encode(text, output_value="token_embeddings")
-    assert len(chunks) == 2
-    np.testing.assert_allclose(vectors, np.stack([tokens[:5].mean(0), tokens[5:].mean(0)]), atol=1e-6)
-
-
 @pytest.mark.parametrize("part", [4, 32])
 def test_windows_of_a_long_document(encoder: SentenceEncoder, part: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each passage is pooled from one window, and no window begins or ends close by, but where the document does."""
@@ -318,11 +293,3 @@ def test_passages_that_are_none(encoder: SentenceEncoder, text: str, chunks: Any
         encode_chunks(encoder, [text], chunks=chunks, late=True)
     with pytest.raises(ValueError, match="pass either chunks"):
         encode_chunks(encoder, [text], 4, chunks=chunks)
-
-
-def test_weights_that_are_no_numbers_are_named() -> None:
-    broken = model()
-    with torch.no_grad():
-        broken[0].auto_model.embeddings.word_embeddings.weight[small.wordpiece().token_to_id("fox")] = torch.nan
-    with pytest.raises(ValueError, match=r"the vector of chunks\[1\] is not finite"):
-        encode_chunks(broken, ["A lake.", "A fox."], late=True)

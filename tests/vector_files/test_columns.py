@@ -59,6 +59,11 @@ def test_values_and_types_of_parquet(words: SentenceEncoder, tmp_path: Path) -> 
         assert found.schema.field(name).type == kept.schema.field(name).type, name
         assert found[name].equals(kept[name]), name
     assert found.schema.field("moment").type == pa.timestamp("ns", "Europe/Berlin")
+    kinds = {name: EXACT[name] for name in ("int8", "uint64", "float32", "moment", "list")}
+    data = pytest.importorskip("datasets").Dataset(pa.table({"text": TEXTS, **kinds}))
+    for source in (data, data.to_iterable_dataset()):
+        texts = Texts(source, "text", keep=list(kinds))
+        assert encoded(words, tmp_path / "d.parquet", texts, overwrite=True).equals(pa.table(kinds))
     for index in range(2):
         texts = Texts(tmp_path / "a.parquet", "text", keep=list(EXACT))
         words.encode(texts, out=tmp_path / "w.parquet", on_truncate="ignore", shard=(index, 2))
@@ -78,15 +83,6 @@ def test_types_of_several_files_and_of_none(words: SentenceEncoder, tmp_path: Pa
         encoded(words, tmp_path / "w.parquet", Texts(str(tmp_path / "[abc].parquet"), "text", keep=["id"]))
     none = encoded(words, tmp_path / "none.parquet", Texts.of([], id=[]))
     assert (none.column_names, len(none)) == (["id"], 0)
-
-
-def test_types_of_a_data_set(words: SentenceEncoder, tmp_path: Path) -> None:
-    datasets = pytest.importorskip("datasets")
-    kinds = {name: EXACT[name] for name in ("int8", "uint64", "float32", "moment", "list")}
-    data = datasets.Dataset(pa.table({"text": TEXTS, **kinds}))
-    for source in (data, data.to_iterable_dataset()):
-        found = encoded(words, tmp_path / "v.parquet", Texts(source, "text", keep=list(kinds)), overwrite=True)
-        assert found.equals(pa.table(kinds))
 
 
 @pytest.mark.parametrize(
@@ -151,9 +147,9 @@ def test_long_texts_and_values_end_windows(monkeypatch: pytest.MonkeyPatch) -> N
 def test_columns_without_a_file(words: SentenceEncoder) -> None:
     with pytest.warns(
         UserWarning, match=r"keep=\('x',\) has no effect without out=; pass out= with a .parquet"
-    ) as found:
-        vectors = words.encode(Texts.of(["red"], x=[1]))
-    assert (vectors.shape, found[0].filename) == ((1, 6), __file__)
+    ) as caught:
+        words.encode(Texts.of(["red"], x=[1]))
+    assert caught[0].filename == __file__
 
 
 def test_parquet(words: SentenceEncoder, tmp_path: Path) -> None:
