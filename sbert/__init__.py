@@ -20,7 +20,7 @@ similar direction. With vectors, comparing 10,000 sentences takes 10,000 runs of
 | ``sbert.backends`` | speed: which way runs when, ``sbert doctor``, ``sbert benchmark`` |
 | ``sbert.visualization`` | maps, heatmaps, training curves |
 | ``sbert.integrations`` | LangChain, Chroma, scikit-learn, MTEB and others; names of sentence-transformers |
-| ``sbert.saving.export`` | ONNX, OpenVINO, torch.export |
+| ``sbert.saving.export`` | ONNX, torch.export |
 | ``sbert.cli`` | the command line |
 
 ## Encode and compare

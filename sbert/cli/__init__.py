@@ -69,7 +69,7 @@ in its line, and what avoids it. ``--report FILE`` also writes the lines to a fi
 
 ## Export
 
-``sbert export FORMAT MODEL DIR`` writes a folder that other programs run: ``onnx``, ``openvino`` or ``torch-export``.
+``sbert export FORMAT MODEL DIR`` writes a folder that other programs run: ``onnx`` or ``torch-export``.
 Its ``README.md`` says how; ``sbert.saving.export`` explains the formats.
 
 ## Evaluate

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sbert.cli.options import add_options
 
-_FORMATS = ("onnx", "openvino", "torch-export")  # Listed here as well, since the library is imported late.
+_FORMATS = ("onnx", "torch-export")  # Listed here as well, since the library is imported late.
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

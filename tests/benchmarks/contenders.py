@@ -16,7 +16,7 @@ in bfloat16 where the processor has it. They and CTranslate2 have the thinnest c
 sorted by their number of tokens, batches of 32 padded to their longest. Pooling for CTranslate2, which has none, is our
 own, as in "padded", the loop of a tutorial: the mean alone. On small models, its single calls are faster with one
 thread. ``sbert-mini`` is the library's own model, of another dim. What is not installed is left out: ``pip install
-"sbert[onnx,openvino]" ctranslate2``.
+"sbert[onnx]" openvino ctranslate2``.
 
 ``--model`` takes a folder, or a size of ``runtimes.MODELS``: random weights and the vocabulary of all-MiniLM-L6-v2, so
 that the speed is that of the real one, and the vectors mean nothing. Models and exports are written before anything is

@@ -92,7 +92,6 @@ def prepare(plan: Plan, kinds: set[str]) -> tuple[Plan, dict[str, str]]:
 
     writers: dict[str, Callable[[Path], Any]] = {
         "onnx": partial(export, encoder, format="onnx"),
-        "openvino": partial(export, encoder, format="openvino"),
         "ctranslate2": convert,
     }
     for kind, write in writers.items():
@@ -195,7 +194,7 @@ def openvino(what: str, plan: Plan) -> Encode:
     import openvino
 
     options = {"INFERENCE_PRECISION_HINT": "f32"} if what == "float32" else {}
-    path = plan.folder / "openvino" / "model.xml"
+    path = plan.folder / "onnx" / "model.onnx"
     model = openvino.compile_model(path, "CPU", {"INFERENCE_NUM_THREADS": plan.threads, **options})
     return exported(path.parent, [port.get_any_name() for port in model.inputs], lambda inputs: model(inputs)[0])
 
@@ -241,7 +240,7 @@ LIBRARIES = {
     OTHER: Contender(theirs, ("sentence_transformers",)),
     "sbert": Contender(ours),
     "padded": Contender(padded, kind="padded"),
-    "openvino": Contender(openvino, ("openvino",), "openvino"),
+    "openvino": Contender(openvino, ("openvino", "onnx", "onnxscript"), "onnx"),
     "onnxruntime": Contender(onnxruntime, ("onnx", "onnxscript", "onnxruntime"), "onnx"),
     "ctranslate2": Contender(ctranslate2, ("ctranslate2",), "ctranslate2"),
     OWN: Contender(lambda _, plan: ours("float32", plan._replace(model=OWN))),

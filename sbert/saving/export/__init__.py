@@ -5,8 +5,7 @@ the lines that run it, the prompts and the limit of length. In Python: ``export(
 
 | format | runs in | needs, to write it |
 |---|---|---|
-| ``onnx`` | onnxruntime: C++, C#, Java, JavaScript, Rust, Python | ``pip install "sbert[onnx]"`` |
-| ``openvino`` | OpenVINO, on Intel's processors | ``pip install "sbert[openvino]"`` |
+| ``onnx`` | onnxruntime (C++, C#, Java, JavaScript, Rust, Python), OpenVINO | ``pip install "sbert[onnx]"`` |
 | ``torch-export`` | torch, without the code of the model | nothing more |
 
 The file contains the whole chain, from token ids to vectors: the transformer, the pooling, and what follows, such as
@@ -21,8 +20,8 @@ llama.cpp converts a saved model itself: after ``model.save("folder")``, run its
 ## Pitfalls
 
 - Prompts are text before the text: the caller adds them. The README lists them.
-- OpenVINO computes in bfloat16 on processors that have it, and by default it stores weights as float16. Each changes
-  vectors in the third or fourth digit. Exported weights are float32; pass the hint of the README to compute in float32.
+- OpenVINO reads the ``onnx`` file, and computes in bfloat16 on processors that have it, which changes vectors in the
+  third digit: pass ``{"INFERENCE_PRECISION_HINT": "f32"}`` to ``compile_model``.
 - What has no padded form is refused: ``WordEmbeddings``, ``StaticEmbedding``, ``LSTM``, modules and poolings of your
   own, tokenizers without a ``tokenizer.json``, and poolings that leave the prompt out if there are prompts.
 """

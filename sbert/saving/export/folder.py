@@ -48,7 +48,6 @@ class ExportFormat(NamedTuple):
         load: The model in a file, as a function of named arrays.
         recipe: Python code that computes ``vectors`` from ``inputs``, a dict by names.
         value: What the recipe makes of each input, which is a list of lists.
-        note: What a user of the format should know.
     """
 
     file: str
@@ -57,7 +56,6 @@ class ExportFormat(NamedTuple):
     load: Callable[[Path], _Predict]
     recipe: str
     value: str = "{}"
-    note: str = ""
 
 
 # -------------------------------------------------------------------------------------------------------- formats
@@ -76,27 +74,11 @@ def _load_onnx(path: Path) -> _Predict:
     return lambda inputs: session.run(None, inputs)[0]
 
 
-def _write_openvino(program: ExportedProgram, names: Sequence[str], path: Path) -> None:
-    openvino: Any = import_module("openvino")
-    model = openvino.convert_model(program)
-    for port, name in zip((*model.inputs, *model.outputs), (*names, _OUTPUT), strict=True):
-        port.tensor.set_names({name})
-    openvino.save_model(model, path, compress_to_fp16=False)  # By default, weights are rounded to float16.
-
-
-def _load_openvino(path: Path) -> _Predict:
-    model: Any = import_module("openvino").compile_model(path, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
-    return lambda inputs: model(inputs)[0]
-
-
 def _load_program(path: Path) -> _Predict:
     module = torch.export.load(path).module()
     return lambda inputs: module(**{name: torch.from_numpy(values) for name, values in inputs.items()}).numpy()
 
 
-_OPENVINO_NOTE = """\
-Without the hint, OpenVINO computes in bfloat16 on processors that have it: faster, and each number of a vector of
-length 1 differs by about 0.001. Weights are stored as float32; rounded to float16, they add about 0.0003."""
 EXPORT_FORMATS: dict[str, ExportFormat] = {
     "onnx": ExportFormat(
         "model.onnx",
@@ -104,15 +86,6 @@ EXPORT_FORMATS: dict[str, ExportFormat] = {
         _write_onnx,
         _load_onnx,
         'vectors = onnxruntime.InferenceSession("model.onnx").run(None, inputs)[0]',
-    ),
-    "openvino": ExportFormat(
-        "model.xml",
-        ("openvino",),
-        _write_openvino,
-        _load_openvino,
-        'model = openvino.compile_model("model.xml", "CPU", {"INFERENCE_PRECISION_HINT": "f32"})\n'
-        "vectors = model(inputs)[0]",
-        note=_OPENVINO_NOTE,
     ),
     "torch-export": ExportFormat(
         "model.pt2",
@@ -124,7 +97,7 @@ EXPORT_FORMATS: dict[str, ExportFormat] = {
     ),
 }
 _MODEL_FILES = tuple(target.file for target in EXPORT_FORMATS.values())
-_FILES = {*_MODEL_FILES, "model.onnx.data", "model.bin", _TOKENIZER, _CARD}
+_FILES = {*_MODEL_FILES, "model.onnx.data", _TOKENIZER, _CARD}
 
 # -------------------------------------------------------------------------------------------------------- export
 
@@ -150,7 +123,7 @@ def export(model: nn.Sequential, path: str | os.PathLike[str], format: str) -> f
     Args:
         model: The ``SentenceEncoder``, which stays as it is.
         path: The folder. Its parent folders are created. An earlier export there is replaced.
-        format: ``"onnx"``, ``"openvino"`` or ``"torch-export"``.
+        format: ``"onnx"`` or ``"torch-export"``.
 
     Returns:
         The largest difference of one number from the vectors of ``encode``.
@@ -282,6 +255,5 @@ def _readme(model: Any, target: ExportFormat, inputs: Sequence[str], difference:
         texts=[default + text for text in ("A cat sleeps.", "Taxes go up.")],
         values="".join(f'    "{name}": {value},\n' for name, value in values.items()),
         recipe=target.recipe,
-        note=target.note,
         prompts=f"Put before a text:\n\n| name | prompt |\n|---|---|\n{prompts}{first}" if prompts else "None.",
     )
