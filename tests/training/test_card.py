@@ -13,7 +13,6 @@ import torch
 from huggingface_hub import ModelCard, repocard_data
 from huggingface_hub.repocard import metadata_load
 
-import sbert.training
 from sbert import CrossEncoder, SentenceEncoder, Trainer, TrainingConfig
 from sbert.data import read_nli
 from sbert.data.sentence_pairs import CLASSES
@@ -110,23 +109,6 @@ def test_names_of_classes_are_on_the_card(tmp_path: Path) -> None:
 
 def fit(model: Any, data: Any, loss: Any, output: Path) -> None:
     Trainer(model, data, loss, TrainingConfig(output, steps=1)).fit(show_progress_bar=False)
-
-
-def test_the_guide_says_how_to_keep_the_classifier_of_a_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    guide = " ".join((sbert.training.__doc__ or "").split())
-    calls = re.findall(r"``((?:torch\.save|loss\.)[^`]*)``", guide[guide.index("does not hold its classifier") :])[:3]
-    names: dict[str, Any] = {
-        "torch": torch,
-        "loss": SoftmaxLoss(2, 3),
-        "first": torch.eye(2),
-        "second": torch.ones(2, 2),
-    }
-    expected = names["loss"].scores(names["first"], names["second"])
-    monkeypatch.chdir(tmp_path)
-    for call in calls:
-        scores = eval(call, names)
-        names["loss"] = SoftmaxLoss(2, 3) if call.startswith("torch.save") else names["loss"]
-    assert torch.equal(scores, expected)
 
 
 def test_each_card_tells_its_own_training_and_no_folder(tmp_path: Path) -> None:

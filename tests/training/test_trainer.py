@@ -436,22 +436,6 @@ def test_a_slow_bar_counts_units_a_second(capsys: pytest.CaptureFixture[str]) ->
 # ------------------------------------------------------------------------------------------ what does not fit
 
 
-def test_the_warm_up_is_that_of_transformers_but_one_step_ahead() -> None:
-    from transformers import get_linear_schedule_with_warmup
-
-    config = TrainingConfig(learning_rate=1.0, warmup=0.2)
-    rates = [config.rate(step, 10) for step in range(10)]
-    assert rates == [0.5, 1.0, 1.0, 0.875, 0.75, 0.625, 0.5, 0.375, 0.25, 0.125]
-    optimizer = torch.optim.SGD([torch.zeros(1)], 1.0)
-    schedule, theirs = get_linear_schedule_with_warmup(optimizer, 2, 10), []
-    for _ in range(11):
-        theirs.append(schedule.get_last_lr()[0])
-        optimizer.step()
-        schedule.step()
-    assert rates == pytest.approx(theirs[1:3] + theirs[2:10])
-    assert TrainingConfig(warmup=0.1).rate(0, 1) == 2e-5  # Where theirs would train nothing at all.
-
-
 def nothing(rows: TrainingData, batch_size: int, generator: np.random.Generator) -> list[np.ndarray]:
     return []
 
@@ -587,7 +571,7 @@ def test_what_trains_nothing_is_refused_or_said(model: SentenceEncoder) -> None:
     with pytest.raises(ValueError, match=r"weights are torch\.bfloat16, too imprecise"):
         Trainer(chosen, pairs(16), regression)
     Trainer(half, pairs(16), regression)
-    assert half.dtype == torch.float32, "a dtype that nobody chose is that of training"
+    assert half.dtype == torch.float32, "a model whose dtype was not chosen trains in float32"
     alone = [("one", 0), ("two", 0), ("three", 1)]
     with pytest.raises(ValueError, match="sampler='group_by_label' makes no batch of data"):
         fit(model, alone, lambda sentence, labels: sentence.sum(), sampler="group_by_label")
