@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from sbert.backends.architectures import Backbone, Layer, OfLength, describe
 from sbert.backends.attention import attend, round_length
 from sbert.backends.backend import Backend, Compiling
-from sbert.backends.linear import Product, choose_layout, linear
+from sbert.backends.linear import Product, choose_weight_layout, linear
 from sbert.backends.network import has_hooks
 from sbert.backends.packed import positions
 from sbert.batch import TokenBatch
@@ -151,7 +151,7 @@ class Fused(Backend):
         self.why: str = "F.linear" if compiling is None else "torch.compile"
         self._reordered = False
         if compiling is None and network.device.type == "cpu":
-            self._reordered, self.why = choose_layout(dtype)
+            self._reordered, self.why = choose_weight_layout(dtype)
         self.dtype: torch.dtype = dtype
         self._tokens, offset = backbone.tokens.weight.detach(), backbone.architecture.norm_offset
         # Embeddings of some models are scaled; a copy of them all would take much memory.

@@ -212,7 +212,7 @@ def _check_counts(values: dict[str, Any], path: Path) -> None:
             raise UnreadableError(path, f"gives {key}={value} where at most {most} is expected")
 
 
-def load_model(
+def load_network(
     folder: Path, config: PretrainedConfig, dtype: torch.dtype, options: Mapping[str, Any]
 ) -> PreTrainedModel:
     """The transformer in ``folder``; of an encoder-decoder, only the encoder.
@@ -239,7 +239,7 @@ def load_model(
 
 
 def rebuild_bert(values: dict[str, Any], weights: dict[str, Tensor], dtype: torch.dtype) -> PreTrainedModel:
-    """The BERT of ``load_model``, from the values of its ``config.json`` and weights in memory."""
+    """The BERT of ``load_network``, from the values of its ``config.json`` and weights in memory."""
     # The random state belongs to the caller, who may have set a seed after loading.
     with silence(), torch.random.fork_rng(devices=[]):
         config, kind = import_from("BertConfig").from_dict(values), import_from("BertModel")
@@ -256,7 +256,7 @@ def load_classifier(
         folder: Folder of the model.
         config: Configuration; ``num_labels`` is the number of scores.
         dtype: Dtype of the weights.
-        options: As in ``load_model``.
+        options: As in ``load_network``.
         fresh: Whether to create a new head with random weights; otherwise the folder has to contain one.
 
     Raises:

@@ -103,7 +103,7 @@ def _processor() -> str:
 
 
 @cache
-def choose_layout(dtype: torch.dtype) -> tuple[bool, str]:
+def choose_weight_layout(dtype: torch.dtype) -> tuple[bool, str]:
     """Whether weights in the layout of oneDNN are used on this CPU, and the reason.
 
     The operations are torch's own but not public, so that any of them may be missing.

@@ -148,7 +148,7 @@ def cached_backend(network: Any, call: CallSettings) -> CachedBackend:
         known.cached = None  # Its copies are not needed while others are made.
         samples = Samples(network)
         try:
-            fused = _fused(network, call)
+            fused = _find_fused(network, call)
         except (RuntimeError, MemoryError) as error:  # The module needs no copies; the next call tries again.
             if not is_out_of_memory(error):
                 raise
@@ -159,7 +159,7 @@ def cached_backend(network: Any, call: CallSettings) -> CachedBackend:
     return cached
 
 
-def _fused(network: Any, settings: CallSettings) -> Fused | str:
+def _find_fused(network: Any, settings: CallSettings) -> Fused | str:
     """The fused forward of a network, or the reason why it cannot run."""
     device, dtype = network.device, settings.dtype
     reason = Fused.supports(network, device, dtype)

@@ -139,11 +139,11 @@ def load(library: str, model: str, device: str | None, dtype: str) -> float:
         more = {} if dtype == "auto" else {"dtype": dtype}
         encoder, options = SentenceTransformer(path, device=device, model_kwargs=more), {}
     _loaded.update(encoder=encoder, options={"show_progress_bar": False, **options})
-    encode(["one text"])
+    time_encode(["one text"])
     return time.perf_counter() - begin
 
 
-def encode(texts: Sequence[str]) -> float:
+def time_encode(texts: Sequence[str]) -> float:
     """Encode texts in one call: seconds."""
     begin = time.perf_counter()
     _loaded["encoder"].encode(texts, **_loaded["options"])
@@ -152,7 +152,7 @@ def encode(texts: Sequence[str]) -> float:
 
 def _measure(texts: Sequence[str]) -> tuple[float, list[float]]:
     """Seconds of texts in one call, and of some of them one by one, changed so that none repeats."""
-    return encode(texts), [encode([f"alone {text}"]) for text in texts[:_SINGLE]]
+    return time_encode(texts), [time_encode([f"alone {text}"]) for text in texts[:_SINGLE]]
 
 
 # ------------------------------------------------------------------------------------------------------ the results

@@ -23,7 +23,7 @@ from sbert.cli.diagnosis import diagnose
 from sbert.encoder import SentenceEncoder
 from sbert.inputs.devices import build_hint, driver_version, inference_dtype, missing_kernels
 from sbert.losses import CosineSimilarityLoss
-from sbert.pipeline.self_check import compare, tolerance
+from sbert.pipeline.self_check import compare, vector_tolerance
 from sbert.saving.verification import versions
 from sbert.search import semantic_search
 from sbert.storage.files import is_out_of_memory, one_line
@@ -68,7 +68,9 @@ def _compare(model: SentenceEncoder) -> Facts:
     """The vectors beside those in float32 on the CPU, in the dtype of the weights and in that of ``encode``."""
     dtypes = {model.dtype, inference_dtype(model.dtype, model.automatic_dtype, model.device)[0]}
     errors = {dtype: compare(model.eval(), model.device, dtype) or 0.0 for dtype in dtypes}
-    return {f"error in {dtype}": _check(1 + error, 1, tolerance(dtype), "vectors") for dtype, error in errors.items()}
+    return {
+        f"error in {dtype}": _check(1 + error, 1, vector_tolerance(dtype), "vectors") for dtype, error in errors.items()
+    }
 
 
 def _attend(subject: Subject) -> Facts:
@@ -82,7 +84,9 @@ def _attend(subject: Subject) -> Facts:
         for kind, result in results.items():
             bias = scores if kind == "bias" else None
             result[device.type] = attend(q, k, v, rows.to(device), bias=bias, causal=kind == "causal").float().cpu()
-    return {kind: _check(x["cuda"], x["cpu"], tolerance(dtype), f"attention ({kind})") for kind, x in results.items()}
+    return {
+        kind: _check(x["cuda"], x["cpu"], vector_tolerance(dtype), f"attention ({kind})") for kind, x in results.items()
+    }
 
 
 def _draw(count: int, seed: int, most: int = 20) -> list[str]:

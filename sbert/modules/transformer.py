@@ -216,5 +216,5 @@ def _read(folder: Path, dtype: torch.dtype, tokenizer: Any) -> tuple[Any, Any]:
     loaded = load_minimal_bert(folder, dtype)
     if loaded:
         return loaded[0], tokenizer or loaded[1]
-    model = huggingface.load_model(folder, huggingface.load_config(folder, {}), dtype, {})
+    model = huggingface.load_network(folder, huggingface.load_config(folder, {}), dtype, {})
     return model, tokenizer or huggingface.load_tokenizer(folder, {})

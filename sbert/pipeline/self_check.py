@@ -36,7 +36,7 @@ _HALF, _FLOAT32 = 0.0316, 1e-3
 # A model of more weights is compared with its plain way on the same device: a copy in float32 takes 4 bytes per weight
 # of the host's memory, and a process that exceeds that is killed.
 _LARGE = 10**9
-Run = Callable[[TokenBatch, torch.dtype], Any]
+RunModel = Callable[[TokenBatch, torch.dtype], Any]
 _lock = Lock()
 
 
@@ -47,7 +47,7 @@ class _Checked:
         self.dtypes: dict[tuple[torch.device, torch.dtype], torch.dtype] = {}
 
 
-def check_once(model: Any, device: torch.device, dtype: torch.dtype, run: Run | None = None) -> torch.dtype:
+def check_once(model: Any, device: torch.device, dtype: torch.dtype, run: RunModel | None = None) -> torch.dtype:
     """The dtype in which a model runs on a device, after a check at its first use; other threads wait for that.
 
     Args:
@@ -77,11 +77,11 @@ def use_weights_dtype(model: Any, device: torch.device, dtype: torch.dtype) -> N
     warn(f"this model exceeds the range of {half}, and runs in {full} from now on; pass dtype={full!r} instead of auto")
 
 
-def _check(model: Any, device: torch.device, dtype: torch.dtype, run: Run | None) -> torch.dtype:
+def _check(model: Any, device: torch.device, dtype: torch.dtype, run: RunModel | None) -> torch.dtype:
     parts = [part for part in model.modules() if getattr(part, "backend", "plain") == "auto"]
     if not parts or (passed := _file(model, device, dtype)).exists():
         return dtype
-    limit = tolerance(dtype)
+    limit = vector_tolerance(dtype)
     try:
         error = compare(model, device, dtype, run)
     except Exception as failure:
@@ -106,7 +106,7 @@ def _check(model: Any, device: torch.device, dtype: torch.dtype, run: Run | None
     return dtype
 
 
-def tolerance(dtype: torch.dtype) -> float:
+def vector_tolerance(dtype: torch.dtype) -> float:
     """The largest error of a vector on an accelerator in a dtype, relative to its norm."""
     tf32 = torch.backends.cuda.matmul.fp32_precision == "tf32"  # The older setting raises where the newer was used.
     return _FLOAT32 if dtype in (torch.float32, torch.float64) and not tf32 else _HALF
@@ -132,7 +132,7 @@ def _file(model: Any, device: torch.device, dtype: torch.dtype) -> Path:
     return user_cache() / "gpu" / f"{name}.passed"
 
 
-def compare(model: Any, device: torch.device, dtype: torch.dtype, run: Run | None = None) -> float | None:
+def compare(model: Any, device: torch.device, dtype: torch.dtype, run: RunModel | None = None) -> float | None:
     """The largest error of a text's vector on a device; None if the model has parts that cannot be copied to the CPU.
 
     In float32 on the CPU, each text is computed alone, without padding.

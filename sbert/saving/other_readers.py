@@ -31,7 +31,7 @@ def differences(modules: Sequence[nn.Module]) -> str | None:
         unregistered = [kind.__name__ for kind in custom if REGISTERED.get(kind.__name__) is not kind]
         remedy = f"; put @register_module before the class {_join(unregistered)}, so that sbert loads it"
         return reason + remedy * bool(unregistered)
-    parts = [part for module in modules for part in _unsupported(module, Dense in kinds)]
+    parts = [part for module in modules for part in _list_unsupported(module, Dense in kinds)]
     if kinds[0] is not Transformer or not (parts or Dense in kinds):
         return None
     if not parts:
@@ -39,7 +39,7 @@ def differences(modules: Sequence[nn.Module]) -> str | None:
     return f"text-embeddings-inference and llama.cpp do not support {_join(parts)}" + ", Dense" * (Dense in kinds)
 
 
-def _unsupported(module: Any, has_dense: bool) -> Iterator[str]:
+def _list_unsupported(module: Any, has_dense: bool) -> Iterator[str]:
     """What both programs do not support of a module."""
     kind = type(module)
     if kind not in _SUPPORTED and (kind is not Dropout or has_dense):

@@ -37,7 +37,7 @@ _FREE = {
     *("output", "keep", "log_every", "checkpoint_every", "evaluate_every", "evaluate_first", "metric", "minimize"),
     *("load_best", "merge_adapters", "timeout", "freeze", "prompts"),
 }
-Restored = tuple[dict[str, Any], dict[str, Tensor], dict[Path, str]]  # A state, its tensors, and what is damaged.
+RestoredState = tuple[dict[str, Any], dict[str, Tensor], dict[Path, str]]  # A state, its tensors, and what is damaged.
 _NAME = re.compile(r"step-\d+")
 _HALF = re.compile(r"\.(step-\d+)\.")
 _FILES = "training/state.safetensors", "training/state.json", "training/checksums.json"
@@ -102,7 +102,7 @@ def name_after(step: int) -> str:
     return f"checkpoints/step-{step:08}"
 
 
-def write(path: Path, model: Any, tensors: Mapping[str, Tensor], state: dict[str, Any], keep: int) -> None:
+def write_checkpoint(path: Path, model: Any, tensors: Mapping[str, Tensor], state: dict[str, Any], keep: int) -> None:
     """Write a checkpoint atomically, and delete all but the newest ones beside it.
 
     Args:
@@ -171,7 +171,7 @@ def check_same(path: Path, what: str, saved: Any, expected: Any) -> None:
     raise ValueError(f"{path} {reason}; use an older checkpoint, or another output folder")
 
 
-def restore(folder: Path, setup: Mapping[str, Any], total: int, weights: Weights) -> Restored:
+def restore(folder: Path, setup: Mapping[str, Any], total: int, weights: Weights) -> RestoredState:
     """Set the weights to those of the newest checkpoint that is not damaged.
 
     Args:

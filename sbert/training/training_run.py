@@ -347,7 +347,9 @@ class Run:
             more, of_callbacks = read_states(self.callbacks)
             state |= {"stopped": self.progress.stopped, **self.setup, **values, **of_callbacks}
             both = tensors | more, state
-            self._save_model(name, lambda path: checkpoint.write(path, self.whole_model, *both, self.config.keep))
+            self._save_model(
+                name, lambda path: checkpoint.write_checkpoint(path, self.whole_model, *both, self.config.keep)
+            )
 
         self.ranks.run_on_main(save)
         self._notify("on_save", path=self.output / name)

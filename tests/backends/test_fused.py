@@ -19,7 +19,7 @@ from sbert import Normalize, Pooling, SentenceEncoder, TokenBatch, Transformer
 from sbert.backends import network, state
 from sbert.backends.architectures import ACTIVATIONS
 from sbert.backends.fused import Fused
-from sbert.backends.linear import choose_layout
+from sbert.backends.linear import choose_weight_layout
 from sbert.backends.network import Samples
 from sbert.pipeline.run import evaluating
 from tests import small
@@ -314,10 +314,10 @@ def test_compiled(family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_the_plain_layout_where_the_other_does_not_work(monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype) -> None:
     """Operations of torch that are not public may be gone tomorrow."""
 
-    choose_layout.cache_clear()
+    choose_weight_layout.cache_clear()
     monkeypatch.setattr("torch.ops.mkldnn", SimpleNamespace())
     reason = "oneDNN's reordered weights do not work here ('types.SimpleNamespace' object has no attribute"
-    works, why = choose_layout(dtype)
+    works, why = choose_weight_layout(dtype)
     assert not works
     assert why.startswith(reason)
-    choose_layout.cache_clear()
+    choose_weight_layout.cache_clear()

@@ -6,7 +6,7 @@ import ast
 import re
 
 from tests.project.code_lines import PACKAGE
-from tests.project.names import wrong_words
+from tests.project.names import ambiguous_files, ambiguous_names, wrong_words
 
 _IRREGULAR = (
     "built|chosen|done|drawn|found|frozen|given|held|hidden|kept|known|left|lost|made|seen|shown|taken|told|written"
@@ -38,3 +38,8 @@ def test_functions_are_verbs() -> None:
         functions = [node for node in nodes if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
         wrong += [f"{path.relative_to(PACKAGE)}: {node.name}" for node in functions if is_participle(node)]
     assert wrong == []
+
+
+def test_a_public_name_has_one_meaning() -> None:
+    assert ambiguous_names() == {}
+    assert ambiguous_files() == {}

@@ -376,11 +376,11 @@ def test_products_in_tf32_are_allowed_their_error(setting: str, value: object) -
     """Whichever of torch's two settings allows it: after the newer one, the older cannot be read."""
     setattr(torch.backends.cuda.matmul, setting, value)
     try:
-        assert self_check.tolerance(torch.float32) == self_check.tolerance(torch.bfloat16)
+        assert self_check.vector_tolerance(torch.float32) == self_check.vector_tolerance(torch.bfloat16)
     finally:
         torch.backends.cuda.matmul.fp32_precision = "none"
         torch.backends.cuda.matmul.allow_tf32 = False
-    assert self_check.tolerance(torch.float32) <= 1e-3
+    assert self_check.vector_tolerance(torch.float32) <= 1e-3
 
 
 @pytest.mark.parametrize("large", [False, True])

@@ -108,7 +108,7 @@ def _ranking(
     return {**options, "symmetric": symmetric, "contrast": [name for other in others for name in _CONTRASTS[other]]}
 
 
-def _guided(anchors: bool, positives: bool, strategy: str, **options: Any) -> dict[str, Any]:
+def _guide_settings(anchors: bool, positives: bool, strategy: str, **options: Any) -> dict[str, Any]:
     contrast = ["anchor-anchor"] * anchors + ["positive-positive"] * positives
     return {**options, "contrast": contrast, "relative_margin": strategy == "relative"}
 
@@ -145,8 +145,8 @@ _MADE: dict[str, tuple[Any, ...]] = {
     "CachedMultipleNegativesRankingLoss": (_RANKING, _ranking),
     "MultipleNegativesSymmetricRankingLoss": (_RANKING, partial(dict, symmetric=True)),
     "CachedMultipleNegativesSymmetricRankingLoss": (_RANKING, partial(dict, symmetric=True)),
-    "GISTEmbedLoss": (_RANKING, _guided),
-    "CachedGISTEmbedLoss": (_RANKING, _guided),
+    "GISTEmbedLoss": (_RANKING, _guide_settings),
+    "CachedGISTEmbedLoss": (_RANKING, _guide_settings),
     "BatchHardSoftMarginTripletLoss": (losses.BatchHardTripletLoss, partial(dict, margin=None)),
     "MSELoss": (_DISTILLATION, partial(dict, distance="mse")),
     "EmbedDistillLoss": (_DISTILLATION,),

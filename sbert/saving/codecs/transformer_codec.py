@@ -69,7 +69,7 @@ def _read(folder: Path, options: ReadOptions) -> Transformer:
 def _load(folder: Path, base: Path, dtype: torch.dtype, arguments: dict[str, Any]) -> tuple[Any, Any]:
     """Load the model and the tokenizer with the package transformers."""
     config = huggingface.load_config(base, arguments["config_kwargs"])
-    model = huggingface.load_model(base, config, dtype, arguments["model_kwargs"])
+    model = huggingface.load_network(base, config, dtype, arguments["model_kwargs"])
     if base != folder:
         huggingface.load_adapter(model, folder)
     has_tokenizer = any((folder / name).exists() for name in huggingface.TOKENIZER_FILES)
