@@ -180,7 +180,7 @@ def test_what_came_before_a_save_was_killed_is_kept(tmp_path: Path) -> None:
 def test_old_checkpoints_with_files_of_others_stay(tmp_path: Path) -> None:
     def write(step: int) -> Path:
         path = tmp_path / f"step-{step:08}"
-        checkpoint.write(path, word_model(0), {"x": torch.zeros(1)}, {"step": step}, keep=1)
+        checkpoint.write_checkpoint(path, word_model(0), {"x": torch.zeros(1)}, {"step": step}, keep=1)
         return path
 
     first = write(1)
