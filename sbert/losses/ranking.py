@@ -16,7 +16,7 @@ from sbert.inputs.arguments import check_choice
 from sbert.losses.checks import Data, check_columns, check_margin, check_temperature
 from sbert.losses.module import LossModule
 
-# Rows scored at a time: with thousands of rows, all scores at once would take more memory than the model.
+# Rows scored at a time: with thousands of rows, all scores together would take more memory than the model.
 _ROWS = 512
 
 _Blocks = list[tuple[int, int]]  # Pairs of columns whose rows are compared.

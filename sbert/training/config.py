@@ -58,7 +58,7 @@ class TrainingConfig:
             random numbers of dropout. For several data sets: one number, or a dict by name.
         drop_last: Whether to leave out batches with fewer rows.
         accumulation: Batches per optimizer step (gradient accumulation), each weighted by its rows.
-        chunk_tokens: Turns gradient caching on: at most this many tokens pass through the model at once, so a batch
+        chunk_tokens: Turns gradient caching on: at most this many tokens pass through the model together, so a batch
             of any size needs only the memory of one chunk. The gradients are the same.
         deduplicate: Whether to encode a text that occurs in several rows of a batch only once. A text that occurs
             twice in one row, such as ``(text, text)``, is always encoded twice: two dropout views (SimCSE).
@@ -99,7 +99,7 @@ class TrainingConfig:
             of a batch occurs there at least twice; ``"length"``: rows of similar length; ``"in_order"``; or a function
             from ``TrainingData``, the batch size and a NumPy generator to the batches of an epoch, as indices of rows;
             it may have a parameter ``epoch``. For several data sets: one sampler, or a dict by name.
-        mix: For several data sets: ``"round_robin"``, one batch of each in turn until the smallest ends;
+        mix: For several data sets: ``"round_robin"``, one batch of each alternately until the smallest ends;
             ``"proportional"`` to their sizes; or a dict of weights by name, from which each batch's data set is drawn.
         shuffle_buffer: Rows of a stream from which the next one is drawn at random; 1 for the order of the stream.
         log_every: Steps between two lines of the history.

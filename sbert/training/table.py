@@ -277,7 +277,7 @@ def find_layout(
     Keys that a loss takes by name are row data. Of the others, those with the names of the loss's columns are its
     columns, and further ones, such as negative_1, those of ``*negatives``. If none has such a name, the keys of texts
     are taken by position, if they are as many as the loss takes. What is taken by position, and what is not used, is
-    said in a warning. A label that is not used does not fit: it may say that a text is no positive.
+    said in a warning. A label that is not used does not fit: it may say that a text is not a positive.
 
     Args:
         row: The first row, a dict or a tuple.
