@@ -10,7 +10,7 @@
 - A store that compares by dot product needs a model with ``Normalize``.
 - The interface asks for lists of floats, eight times the memory of an array: for millions of texts, call
   ``encode_document`` with ``out=`` and add the arrays to the store.
-- ``aembed_documents`` is LangChain's own and runs in a thread; several at once are safe.
+- ``aembed_documents`` is LangChain's own and runs in a thread; several at the same time are safe.
 """
 
 from __future__ import annotations

@@ -267,11 +267,9 @@ def test_streams_stay_in_their_order(calm: Path) -> None:
     assert all(torch.equal(*each) for each in both)
 
 
-def test_models_of_functions_and_pushes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_models_are_pushed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     args = ours.SentenceTransformerTrainingArguments("some/name", hub_token="secret", max_steps=1)
-    trainer = ours.SentenceTransformerTrainer(
-        args=args, model_init=lambda: ours.SentenceTransformer(folder, device="cpu"), train_dataset=DATA
-    )
+    trainer = ours.SentenceTransformerTrainer(ours.SentenceTransformer(folder, device="cpu"), args, DATA)
     pushed: list[Any] = []
     monkeypatch.setattr(sbert.SentenceEncoder, "push_to_hub", lambda self, name, **given: pushed.append((name, given)))
     trainer.push_to_hub()
@@ -324,11 +322,6 @@ def test_evaluation_data_by_other_names(calm: Path) -> None:
     with pytest.raises(ValueError, match="pass evaluation_data by such names, too: 'a', 'b'"):
         trainer.train()
     assert found[2:] == found[:2] == [["eval_a_loss", "eval_b_loss"], ["eval_loss"]]
-
-
-def test_a_trainer_needs_a_model() -> None:
-    with pytest.raises(TypeError, match="there is no model; pass model=, or model_init="):
-        ours.SentenceTransformerTrainer(train_dataset=DATA)
 
 
 def test_vectors_of_a_teacher_are_labels(calm: Path) -> None:

@@ -12,7 +12,7 @@ ours, made with their arguments.
 
 What is not offered is an error that says what to use instead; ``sbert.integrations.switching`` has all names. What has
 another meaning here keeps it: texts that are not ``str`` are refused, the learning rate is one step ahead during
-warm-up, a text that repeats in a batch is no negative of itself, and ``mine_hard_negatives`` counts ranks among
+warm-up, a text that repeats in a batch is not a negative of itself, and ``mine_hard_negatives`` counts ranks among
 candidates only. An argument that is taken and not used is in the guide's table of those, with the reason.
 """
 
@@ -79,12 +79,12 @@ mine_hard_negatives: Any = util.mine_hard_negatives
 quantize_embeddings: Any = util.quantize_embeddings
 
 
-def _paths_below(name: str, module: Any) -> list[str]:
+def _paths_below(package: str, module: Any) -> list[str]:
     """The names of files in a package of theirs: of its classes, as they are and in lower case, and others."""
-    listed = getattr(module, "__all__", [])
-    words = [re.sub("(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", one).lower() for one in listed]
+    names = getattr(module, "__all__", [])
+    words = [re.sub("(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower() for name in names]
     files = [re.sub("_(loss|evaluator)$", "", word) for word in words]
-    return [*listed, *files, *_FILES.get(name, "").split()]
+    return [*names, *files, *_FILES.get(package, "").split()]
 
 
 def _set_paths() -> None:

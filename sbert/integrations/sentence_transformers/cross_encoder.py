@@ -85,7 +85,7 @@ class _AllPositives(evaluators.RerankingEvaluator):
         complete = [{**sample, "documents": [*sample["documents"], *sample["positive"]]} for sample in samples]
         super().__init__(complete, k)
         pairs = zip(samples, complete, strict=True)
-        retrieved = [one if set(one["documents"]).isdisjoint(one["positive"]) else whole for one, whole in pairs]
+        retrieved = [few if set(few["documents"]).isdisjoint(few["positive"]) else whole for few, whole in pairs]
         self._retriever = evaluators.RerankingEvaluator(retrieved, k)
 
     def measure(self, vectors: evaluators.ModelVectors) -> dict[str, float]:

@@ -39,33 +39,33 @@ _absent = raise_not_supported("SentenceTransformer", "SentenceTransformer: metho
 
 def _fit(
     model: Any, objectives: Any, evaluator: Any, scheduler: str, best: bool, output: Any, optimizer: Any,
-    optimizer_params: Any, show: bool | None, steps_per_epoch: int | None = None, **given: Any,
+    optimizer_params: Any, show: bool | None, steps_per_epoch: int | None = None, **arguments: Any,
 ) -> None:  # fmt: skip
-    """Train with a ``DataLoader`` of ``InputExample`` and a loss, or several such pairs in turn.
+    """Train with a ``DataLoader`` of ``InputExample`` and a loss, or several such pairs alternately.
 
     Raises:
         ValueError: If the data loaders have different batch sizes, or a scheduler is unknown.
     """
     check_choice("scheduler", scheduler.lower(), list(_SCHEDULERS))
-    if given.get("output_dir"):  # Scripts save the model in the same folder, which replaces it.
-        given["output_dir"] = f"{given['output_dir']}-checkpoints"
+    if arguments.get("output_dir"):  # Scripts save the model in the same folder, which replaces it.
+        arguments["output_dir"] = f"{arguments['output_dir']}-checkpoints"
     loaders, losses = zip(*objectives, strict=True)
     size, *others = {loader.batch_size for loader in loaders}
     if others:
         raise ValueError(f"the data loaders have the batch sizes {[size, *others]}; pass loaders of one batch size")
-    loss = {str(i): default_loss(model) if own is None else own for i, own in enumerate(losses)}
+    loss = {str(i): default_loss(model) if part is None else part for i, part in enumerate(losses)}
     data = {name: _rows(loader, loss[name]) for name, loader in zip(loss, loaders, strict=True)}
-    each = len(data) * (steps_per_epoch or min(-(-len(rows) // size) for rows in data.values()))
+    epoch = len(data) * (steps_per_epoch or min(-(-len(rows) // size) for rows in data.values()))
     sampler = getattr(loaders[0].dataset, "sampler", loaders[0].sampler)  # A name, of those of ``readers``.
     in_order = "in_order" if isinstance(sampler, SequentialSampler) else "random"
     args = SentenceTransformerTrainingArguments(
-        **given,
+        **arguments,
         lr_scheduler_type=_SCHEDULERS[scheduler.lower()],
-        max_steps=round(each * given["num_train_epochs"]),
+        max_steps=round(epoch * arguments["num_train_epochs"]),
         per_device_train_batch_size=size,
         batch_sampler=sampler if isinstance(sampler, str) else in_order,
-        eval_strategy="steps" if given["eval_steps"] else "epoch",
-        save_strategy="steps" if given.get("output_dir") else "no",
+        eval_strategy="steps" if arguments["eval_steps"] else "epoch",
+        save_strategy="steps" if arguments.get("output_dir") else "no",
         disable_tqdm=None if show is None else not show,
     )
     args.load_best_model_at_end = best and evaluator is not None
@@ -137,8 +137,8 @@ class SentenceTransformer(SentenceEncoder):
         return encoded.to(self.dtype) if is_float else encoded
 
     def _encode_for(self, role: str, sentences: Any, options: dict[str, Any]) -> Any:
-        given = {"prompt_name": None, "prompt": None, **with_role_prompt(self.prompts, role, options)}
-        return self.encode(sentences=sentences, task=role, **given)
+        prompts = {"prompt_name": None, "prompt": None, **with_role_prompt(self.prompts, role, options)}
+        return self.encode(sentences=sentences, task=role, **prompts)
 
     def _fit_dim(self, dim: int | None) -> int | None:
         """The dimension, or that of the vectors if it is beyond it."""
@@ -149,7 +149,7 @@ class SentenceTransformer(SentenceEncoder):
         return torch.as_tensor(super().similarity(embeddings1, embeddings2))
 
     def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Tensor:  # type: ignore[override]
-        """The similarities of the rows of both in turn: (rows,)."""
+        """The similarity of each row of one and the same row of the other: (rows,)."""
         return torch.as_tensor(super().similarity_pairwise(embeddings1, embeddings2))
 
     def tokenize(self, sentences: Any, *_: Any, **__: Any) -> dict[str, Tensor]:  # type: ignore[override]

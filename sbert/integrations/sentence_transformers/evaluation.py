@@ -175,8 +175,10 @@ class SequentialEvaluator(CalledByPath):
 
 def _paraphrases(texts: Mapping[Any, str], pairs: Iterable[Any] | None, by_id: Any, **more: Any) -> Any:
     positions = {name: position for position, name in enumerate(texts)}
-    ids = list(pairs or ()) + [(one, other) for one in by_id or {} for other, same in by_id[one].items() if same]
-    duplicates = [(positions[one], positions[other]) for one, other in ids]
+    ids = list(pairs or ()) + [
+        (first, second) for first in by_id or {} for second, same in by_id[first].items() if same
+    ]
+    duplicates = [(positions[first], positions[second]) for first, second in ids]
     return evaluation.ParaphraseMiningEvaluator(texts.values(), duplicates, **more)
 
 

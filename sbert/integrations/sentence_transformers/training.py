@@ -74,20 +74,20 @@ class SentenceTransformerTrainingArguments(SimpleNamespace):
         super().__init__(**_defaults())
         for name, value in {"output_dir": output_dir, **options}.items():
             setattr(self, name, value)
-        given: Any = self
-        given.eval_steps = given.eval_steps or given.logging_steps
-        given.metric_for_best_model = given.metric_for_best_model or ("loss" if given.load_best_model_at_end else None)
-        if given.metric_for_best_model and given.greater_is_better is None:
-            given.greater_is_better = not given.metric_for_best_model.endswith("loss")
+        args: Any = self
+        args.eval_steps = args.eval_steps or args.logging_steps
+        args.metric_for_best_model = args.metric_for_best_model or ("loss" if args.load_best_model_at_end else None)
+        if args.metric_for_best_model and args.greater_is_better is None:
+            args.greater_is_better = not args.metric_for_best_model.endswith("loss")
 
     def __setattr__(self, name: str, value: Any) -> None:
-        known, value = _defaults(), getattr(value, "value", value)
+        defaults, value = _defaults(), getattr(value, "value", value)
         value = "none" if name == "report_to" and value in ([], ["none"], None) else value
-        if name not in known and name not in _ROWS:
-            meant = nearest_argument(name, known)
+        if name not in defaults and name not in _ROWS:
+            meant = nearest_argument(name, defaults)
             raise TypeError(f"unknown argument {name!r}" + (f"; did you mean {meant!r}?" if meant else ""))
-        if name not in _ROWS and value != known[name] and (value or known[name]):
-            raise ValueError(f"{name}={value!r:.60}: only {known[name]!r} is supported; see sbert.TrainingConfig")
+        if name not in _ROWS and value != defaults[name] and (value or defaults[name]):
+            raise ValueError(f"{name}={value!r:.60}: only {defaults[name]!r} is supported; see sbert.TrainingConfig")
         if name in _CHOICES:
             check_choice(name, value, _CHOICES[name])
         super().__setattr__(name, value)
@@ -104,9 +104,9 @@ def _defaults() -> dict[str, Any]:
     return {name: getattr(value, "value", value) for name, value in (defaults | _DEFAULTS).items()}
 
 
-def _choose_optimizer(args: Any, given: tuple[Any, Mapping[str, Any]] | None = None) -> dict[str, Any]:
+def _choose_optimizer(args: Any, chosen: tuple[Any, Mapping[str, Any]] | None = None) -> dict[str, Any]:
     """The optimizer of our settings and its rate: of one of their names, or of a class and its arguments."""
-    kind, options = given or (_OPTIMIZERS[args.optim], {"lr": args.learning_rate})
+    kind, options = chosen or (_OPTIMIZERS[args.optim], {"lr": args.learning_rate})
     kind = "AdamW" if kind is torch.optim.AdamW and set(options) == {"lr"} else kind
     if not isinstance(kind, type):
         return {"optimizer": kind, "learning_rate": options["lr"]}
@@ -145,9 +145,9 @@ def _schedule(args: Any, rate: float, total: int, scheduler: Any) -> Callable[[f
     return factor
 
 
-def _config(args: Any, device: str, total: int, scheduler: Any = None, **own: Any) -> TrainingConfig:
-    """Our settings of theirs, for a number of steps in all; ``own`` are those that depend on the data and the loss."""
-    ours = {name: getattr(args, theirs) for theirs, name in _SAME.items()} | _choose_optimizer(args) | own
+def _config(args: Any, device: str, total: int, scheduler: Any = None, **more: Any) -> TrainingConfig:
+    """Our settings of theirs, for a number of steps in all; ``more`` are those that depend on the data and the loss."""
+    ours = {name: getattr(args, theirs) for theirs, name in _SAME.items()} | _choose_optimizer(args) | more
     ours |= {"steps": args.max_steps} if args.max_steps > 0 else {"epochs": args.num_train_epochs}
     ours |= {"max_gradient_norm": args.max_grad_norm or None, "warmup": 0}  # The schedule has the warm-up.
     ours["batch_size"] *= int(os.environ.get("WORLD_SIZE", "1"))
@@ -188,28 +188,28 @@ class _Reporter(Callback):
 
     def __init__(self, owner: Any, trainer: Trainer) -> None:
         self.owner, self.config = owner, vars(trainer.config)
-        self.each = trainer.batches.steps(trainer.config)[1]  # Per epoch.
+        self.steps_per_epoch = trainer.batches.steps(trainer.config)[1]
 
     def on_begin(self, progress: Any) -> None:
         """Begin a new state."""
         self.progress, self.losses, self.logged, self.began = progress, list[float](), 0, time.perf_counter()
-        epochs = math.ceil(progress.total / self.each)
+        epochs = math.ceil(progress.total / self.steps_per_epoch)
         self.owner.state = import_from("TrainerState")(max_steps=progress.total, num_train_epochs=epochs)
         self.owner.state.compute_steps(self.owner.args, progress.total)
         self.call("on_train_begin", "on_epoch_begin", "on_step_begin")
 
     def call(self, *events: str, **more: Any) -> None:
-        """Call these methods of their callbacks in turn."""
+        """Call these methods of their callbacks, in this order."""
         owner, step = self.owner, self.progress.step
-        owner.state.global_step, owner.state.epoch = step, step / self.each
+        owner.state.global_step, owner.state.epoch = step, step / self.steps_per_epoch
         for event in events:
             owner.control = getattr(owner.handler, event)(owner.args, owner.state, owner.control, **more)
         if owner.control.should_training_stop:
             self.progress.stop()
 
-    def log(self, figures: Mapping[str, float]) -> None:
+    def log(self, metrics: Mapping[str, float]) -> None:
         """Add a line to the history."""
-        logs = {**figures, "epoch": self.progress.step / self.each}
+        logs = {**metrics, "epoch": self.progress.step / self.steps_per_epoch}
         self.owner.state.log_history.append({**logs, "step": self.progress.step})
         self.call("on_log", logs=logs)
 
@@ -217,7 +217,7 @@ class _Reporter(Callback):
         """Log what is due."""
         metrics, is_last = progress.metrics, progress.step == progress.total
         self.losses.append(metrics["loss"])
-        ends = is_last or progress.step % self.each == 0
+        ends = is_last or progress.step % self.steps_per_epoch == 0
         for event in ["on_step_end", *["on_epoch_end"] * ends]:
             self.call(event)
             if self.owner.control.should_log:
@@ -272,7 +272,6 @@ class SentenceTransformerTrainer:
         eval_dataset: The same; its loss is a score, too.
         loss: A loss of ``losses``, or its class, or one of ours, or one for each data set by name.
         evaluator: An evaluator, or several.
-        model_init: A function that makes the model, in place of one.
         callbacks: Callbacks of transformers, such as ``EarlyStoppingCallback``.
         optimizers: An optimizer of the model's parameters and a scheduler of it, or None.
         optimizer_cls_and_kwargs: A class of optimizers and its arguments, in place of ``optim``.
@@ -290,18 +289,15 @@ class SentenceTransformerTrainer:
                 raise TypeError(f"{cls.__name__}.{name} is never called here; instead: {_OF_TRAINERS.get(name, _ELSE)}")
 
     def __init__(
-        self, model: Any = None, args: Any = None, train_dataset: Any = None, eval_dataset: Any = None,
-        loss: Any = None, evaluator: Any = None, *, model_init: Callable[..., Any] | None = None,
+        self, model: Any, args: Any = None, train_dataset: Any = None, eval_dataset: Any = None,
+        loss: Any = None, evaluator: Any = None, *,
         callbacks: Iterable[Any] | None = None, optimizers: tuple[Any, Any] = (None, None),
         optimizer_cls_and_kwargs: tuple[Any, Mapping[str, Any]] | None = None, **options: Any,
     ) -> None:  # fmt: skip
-        model = model_init() if model is None and model_init is not None else model
-        if model is None:
-            raise TypeError("there is no model; pass model=, or model_init=, a function that makes it")
         tokenizer = getattr(model, "tokenizer", None)
         for name, value in options.items():
-            is_own = name in ("tokenizer", "processing_class") and value is tokenizer
-            if not is_own and (name not in _OF_TRAINERS or value is not None):
+            is_that = name in ("tokenizer", "processing_class") and value is tokenizer
+            if not is_that and (name not in _OF_TRAINERS or value is not None):
                 instead = _OF_TRAINERS.get(name, _ELSE)
                 raise TypeError(f"{type(self).__name__}() takes no {name}={value!r:.60}; instead: {instead}")
         self.args = args or SentenceTransformerTrainingArguments()
@@ -310,44 +306,46 @@ class SentenceTransformerTrainer:
         self.scheduler = optimizers[1]
         self.train_dataset, self.eval_dataset = train_dataset, eval_dataset
         named = loss if isinstance(loss, Mapping) else {"": default_loss(model) if loss is None else loss}
-        new = {name: as_loss(each(model) if isinstance(each, type) else each) for name, each in named.items()}
+        new = {name: as_loss(part(model) if isinstance(part, type) else part) for name, part in named.items()}
         self.loss = new if isinstance(loss, Mapping) else new[""]
         self.evaluator = SequentialEvaluator(evaluator) if isinstance(evaluator, (list, tuple)) else evaluator
         self.state, self.control = import_from("TrainerState")(), import_from("TrainerControl")()
         module = import_from("trainer_callback")
         theirs = [module.DefaultFlowCallback, *(callbacks or ())]
         self.handler = module.CallbackHandler(theirs, model, tokenizer, *optimizers)
-        for each in self.handler.callbacks:
-            if not isinstance(each, module.TrainerCallback):
-                raise TypeError(f"callbacks has {each!r:.60}; pass those of transformers")
+        for callback in self.handler.callbacks:
+            if not isinstance(callback, module.TrainerCallback):
+                raise TypeError(f"callbacks has {callback!r:.60}; pass those of transformers")
         self.add_callback = self.handler.add_callback
 
     def trainer(self, eval_dataset: Any = None) -> Trainer:
         """Our trainer with the same settings."""
         args, held_out = self.args, self.eval_dataset if eval_dataset is None else eval_dataset
-        given = held_out if self.train_dataset is None else self.train_dataset
-        data, others = (each if isinstance(each, Mapping) else {"data": each} for each in (given, held_out))
+        trained = held_out if self.train_dataset is None else self.train_dataset
+        data, others = (rows if isinstance(rows, Mapping) else {"data": rows} for rows in (trained, held_out))
         losses = self.loss if isinstance(self.loss, Mapping) else {"data": self.loss}
         loss_of = {**dict.fromkeys({**others, **data}, next(iter(losses.values()))), **losses}
         if self.model.is_cross_encoder:
-            data, others = ({key: join_documents(each[key], loss_of[key]) for key in each} for each in (data, others))
+            data, others = (
+                {name: join_documents(rows, loss_of[name]) for name, rows in part.items()} for part in (data, others)
+            )
         held_out = others if isinstance(held_out, Mapping) else others["data"]
-        own = {name: value for one in losses.values() for name, value in trainer_settings(one).items()}
-        own |= _choose_optimizer(args, self.optimizer)
-        own |= {"mix": "round_robin"} if len(data) == 1 else {}  # Any other reads a whole stream.
-        guide, size = own.pop("guide", None), args.per_device_eval_batch_size
-        compare = any(getattr(one, "least_rows", 1) > 1 for one in losses.values())  # The rows of a batch.
-        if held_out is not None and compare and size != args.per_device_train_batch_size:
+        more = {name: value for loss in losses.values() for name, value in trainer_settings(loss).items()}
+        more |= _choose_optimizer(args, self.optimizer)
+        more |= {"mix": "round_robin"} if len(data) == 1 else {}  # Any other reads a whole stream.
+        guide, size = more.pop("guide", None), args.per_device_eval_batch_size
+        compares_rows = any(getattr(loss, "least_rows", 1) > 1 for loss in losses.values())  # Of a batch.
+        if held_out is not None and compares_rows and size != args.per_device_train_batch_size:
             warn(f"eval_loss is that of batches of per_device_train_batch_size, not of {size}")
         columns_of = {name: _columns_of(rows, loss_of[name]) for name, rows in {**others, **data}.items()}
         device = self.model.device.type
         trainer = Trainer(
-            self.model, data, self.loss, _config(args, device, 1, self.scheduler, **own), evaluator=self.evaluator,
+            self.model, data, self.loss, _config(args, device, 1, self.scheduler, **more), evaluator=self.evaluator,
             evaluation_data=held_out, guide=guide,
             columns={name: columns for name, (columns, _) in columns_of.items() if columns},
             label={name: label for name, (_, label) in columns_of.items() if label},
         )  # fmt: skip
-        trainer.config = _config(args, device, trainer.batches.steps(trainer.config)[0], self.scheduler, **own)
+        trainer.config = _config(args, device, trainer.batches.steps(trainer.config)[0], self.scheduler, **more)
         return trainer
 
     def train(self, resume_from_checkpoint: str | os.PathLike[str] | bool | None = None) -> Any:
@@ -356,24 +354,25 @@ class SentenceTransformerTrainer:
         Raises:
             ValueError: If it is to resume from another checkpoint than the newest one of the output folder.
         """
-        trainer, args, given = self.trainer(), self.args, resume_from_checkpoint
+        trainer, args, checkpoint = self.trainer(), self.args, resume_from_checkpoint
         trainer.callbacks.append(_Reporter(self, trainer))
         last = newest(Path(args.output_dir or "") / "checkpoints")
-        if not isinstance(given, bool | None) and (last is None or Path(given).resolve() != last.resolve()):
-            raise ValueError(f"resume_from_checkpoint={given!r}: the newest is {last}; pass True for that")
+        if not isinstance(checkpoint, bool | None) and (last is None or Path(checkpoint).resolve() != last.resolve()):
+            raise ValueError(f"resume_from_checkpoint={checkpoint!r}: the newest is {last}; pass True for that")
         if args.eval_strategy == "no":
             trainer.evaluator = None
-        trainer.fit(resume=bool(given), show_progress_bar=None if args.disable_tqdm is None else not args.disable_tqdm)
+        show = None if args.disable_tqdm is None else not args.disable_tqdm
+        trainer.fit(resume=bool(checkpoint), show_progress_bar=show)
         metrics = [{}, *self.state.log_history][-1]  # The first of several processes has them.
         output = import_from("TrainOutput", "transformers.trainer_utils")
         return output(self.state.global_step, metrics.get("train_loss", 0.0), metrics)
 
     def evaluate(self, eval_dataset: Any = None, *_: Any, metric_key_prefix: str = "eval") -> dict[str, float]:
         """The metrics of the evaluator, and the loss of the evaluation data; their names begin with the prefix."""
-        given = self.trainer(eval_dataset).evaluator
-        if given is None:
+        evaluator = self.trainer(eval_dataset).evaluator
+        if evaluator is None:
             raise ValueError("there is nothing to evaluate; pass evaluator= or eval_dataset=")
-        scores = _rename_scores(measure(given, self.model, ALONE), metric_key_prefix)
+        scores = _rename_scores(measure(evaluator, self.model, ALONE), metric_key_prefix)
         self.state.log_history.append({**scores, "epoch": self.state.epoch, "step": self.state.global_step})
         return scores
 

@@ -120,7 +120,7 @@ class ContrastiveTensionDataLoader(NoDuplicatesDataLoader):
 
     def __init__(self, sentences: Sequence[str], batch_size: int, pos_neg_ratio: int = 8) -> None:
         if batch_size % pos_neg_ratio:
-            raise ValueError(f"batch_size={batch_size} is no multiple of pos_neg_ratio={pos_neg_ratio}")
+            raise ValueError(f"batch_size={batch_size} is not a multiple of pos_neg_ratio={pos_neg_ratio}")
         super().__init__([], batch_size)
         texts = 2 * batch_size - batch_size // pos_neg_ratio  # Of a batch.
         rest = iter(random.sample(list(sentences), len(sentences) // texts * texts))
@@ -223,7 +223,7 @@ class AdaptiveLayerLoss(_WithModel, losses.AdaptiveLayerLoss):
         output = network(**padded_arguments(network, batch), output_hidden_states=True)
         states = torch.stack([*output.hidden_states[:-1], output.last_hidden_state])  # (layers, rows, longest, dim)
         tokens = states[:, : batch.rows, : batch.longest].flatten(1, 2)[:, batch.slot_of_token]
-        vectors = [reduce(lambda x, module: module(x), [*model][1:], batch.embeddings(each)) for each in tokens]
+        vectors = [reduce(lambda x, module: module(x), [*model][1:], batch.embeddings(values)) for values in tokens]
         return torch.cat(vectors, 1)
 
 
