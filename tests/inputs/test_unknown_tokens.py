@@ -182,7 +182,7 @@ def test_pairs_passages_and_training_say_so_too(folder: Path, scorer: CrossEncod
     assert warnings_of(lambda: scorer.predict(pairs)) == []
     model = SentenceEncoder(folder, device="cpu")
     (message,) = warnings_of(lambda: encode_chunks(model, KOREAN, 4, late=True))
-    assert re.match(WARNING.format(3, 3, "passages"), message)
+    assert re.match(WARNING.format(3, 3, "chunks"), message)
     model = SentenceEncoder(folder, device="cpu")
     rows = list(zip(KOREAN, KOREAN[::-1], strict=True))
     trainer = Trainer(model, rows, MultipleNegativesRankingLoss(), TrainingConfig(steps=2, batch_size=3))
