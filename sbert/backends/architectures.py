@@ -20,7 +20,7 @@ from sbert.backends.network import snapshot
 OfLength = Callable[[int], Tensor]
 
 
-class Activation(NamedTuple):
+class Pointwise(NamedTuple):
     """An elementwise function.
 
     Args:
@@ -32,9 +32,9 @@ class Activation(NamedTuple):
     pointwise: tuple[str, str] | None = None
 
 
-GELU = Activation(F.gelu, ("gelu", "none"))
-GELU_TANH = Activation(partial(F.gelu, approximate="tanh"), ("gelu", "tanh"))
-RELU = Activation(F.relu, ("relu", ""))
+GELU = Pointwise(F.gelu, ("gelu", "none"))
+GELU_TANH = Pointwise(partial(F.gelu, approximate="tanh"), ("gelu", "tanh"))
+RELU = Pointwise(F.relu, ("relu", ""))
 # By the names that configurations give them.
 ACTIVATIONS = {
     "gelu": GELU,
@@ -42,7 +42,7 @@ ACTIVATIONS = {
     "gelu_fast": GELU_TANH,
     "gelu_pytorch_tanh": GELU_TANH,
     "relu": RELU,
-    "silu": Activation(F.silu, ("swish", "")),
+    "silu": Pointwise(F.silu, ("swish", "")),
 }
 
 
@@ -87,7 +87,7 @@ class Layer:
     @property
     def is_gated(self) -> bool:
         """Whether the feed-forward network has a gate."""
-        return sum(each.out_features for each in self.up) == 2 * self.down.in_features
+        return sum(linear.out_features for linear in self.up) == 2 * self.down.in_features
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Backbone:
         layers: The layers, in order.
         architecture: Where its layers have their norms, and the like.
         heads: Number of heads of queries.
-        key_heads: Number of heads of keys and values; fewer are shared by several queries' each.
+        key_heads: Number of heads of keys and values; fewer are each shared by several of the queries.
         activation: Activation of the feed-forward networks.
         positions: Embeddings of absolute positions. With a padding index, positions are counted from it.
         token_types: Embeddings of the two texts of a pair; single texts use the first.
@@ -115,7 +115,7 @@ class Backbone:
     architecture: Architecture
     heads: int
     key_heads: int
-    activation: Activation
+    activation: Pointwise
     positions: nn.Embedding | None = None
     token_types: nn.Embedding | None = None
     norm: nn.Module | None = None
@@ -156,7 +156,7 @@ class Architecture:
         embeddings: For the fields of ``Backbone`` that are modules, their names in the model.
         layers: Name of the list of layers.
         activation: Name of the activation in the configuration.
-        own: Names of its own classes of parts: of RMS norms, and of embeddings that are scaled.
+        classes: Names of its classes of parts, beside those of torch: of RMS norms, and of embeddings that are scaled.
         norm_first: Whether norms stand before attention and feed-forward network, not after them.
         norm_offset: Added to the weights of RMS norms.
         inside: Name of the module that has all others, if there is one.
@@ -170,7 +170,7 @@ class Architecture:
     embeddings: Mapping[str, str] = field(default_factory=lambda: _EMBEDDINGS)
     layers: str = "encoder.layer"
     activation: str = "hidden_act"
-    own: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()
     norm_first: bool = False
     norm_offset: float = 0.0
     inside: str = ""
@@ -209,7 +209,7 @@ _T5 = Architecture(
     {"tokens": "embed_tokens", "final_norm": "final_layer_norm"},
     layers="block",
     activation="dense_act_fn",
-    own=("T5LayerNorm",),
+    classes=("T5LayerNorm",),
     norm_first=True,
     inside="encoder",
     position_bias="block.0.layer.0.SelfAttention.compute_bias",
@@ -245,7 +245,7 @@ ARCHITECTURES = {
     "qwen3": _rotated(
         {**_ATTENTION, **_GATED, **_DECODER, "norm": "post_attention_layernorm"},
         {"tokens": "embed_tokens", "final_norm": "norm"},
-        own=("Qwen3RMSNorm",),
+        classes=("Qwen3RMSNorm",),
     ),
     "gemma3_text": _rotated(
         {
@@ -259,7 +259,7 @@ ARCHITECTURES = {
         },
         {"tokens": "embed_tokens", "final_norm": "norm"},
         activation="hidden_activation",
-        own=("Gemma3RMSNorm", "Gemma3TextScaledWordEmbedding"),
+        classes=("Gemma3RMSNorm", "Gemma3TextScaledWordEmbedding"),
         norm_offset=1.0,
         layer_type="self_attn.layer_type",
     ),
@@ -309,16 +309,16 @@ def describe(network: Any) -> Backbone | str:
         backbone = _backbone(network, architecture, ACTIVATIONS[activation])
     except AttributeError as error:
         return f"parts of it were replaced ({error})"
-    known = (nn.Linear, nn.LayerNorm, nn.Embedding)
+    of_torch = (nn.Linear, nn.LayerNorm, nn.Embedding)
     values = chain.from_iterable(vars(part).values() for part in (backbone, *backbone.layers))
     for module in chain.from_iterable(value if isinstance(value, tuple) else (value,) for value in values):
         kind = type(module)
-        if isinstance(module, nn.Module) and kind not in known and kind.__name__ not in architecture.own:
+        if isinstance(module, nn.Module) and kind not in of_torch and kind.__name__ not in architecture.classes:
             return f"parts of it were replaced ({kind.__name__})"
     return backbone
 
 
-def _backbone(network: Any, architecture: Architecture, activation: Activation) -> Backbone:
+def _backbone(network: Any, architecture: Architecture, activation: Pointwise) -> Backbone:
     config, network = network.config, getattr(network, architecture.inside, network)
     names = architecture.embeddings.items()
     parts: dict[str, Any] = {part: _part(network, name, part in _OPTIONAL) for part, name in names}

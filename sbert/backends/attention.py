@@ -59,11 +59,11 @@ def attend(
 
     Args:
         query: Of every token.
-        key: Of every token; with fewer heads, each is shared by several of the queries'.
+        key: Of every token; with fewer heads, each is shared by several of the queries.
         value: Of every token; as many heads as the keys.
         rows: Where the rows begin and end.
         bias: Added to the scores, the same for every row.
-        scale: Of the scores; 1 / sqrt(dim) where it is not given.
+        scale: Of the scores; default: 1 / sqrt(dim).
         dropout: Probability with which a weight is dropped.
         causal: Whether a token sees only itself and those before it.
         window: How many tokens to each side a token sees, itself included; None for all.

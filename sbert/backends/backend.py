@@ -15,7 +15,7 @@ from sbert.batch import TokenBatch
 from sbert.inputs.arguments import check_choice
 from sbert.inputs.devices import explain_device_error
 
-Result = TypeVar("Result")
+AnyOutput = TypeVar("AnyOutput")
 RunBatch = Callable[[TokenBatch], Tensor]
 # Options of ``torch.compile``; None to run without it.
 Compiling = dict[str, Any] | None
@@ -95,7 +95,7 @@ class InferenceCall:
         self.settings: CallSettings = settings
         self.forwards: dict[nn.Module, RunBatch] = {}
 
-    def run(self, modules: Callable[[TokenBatch], Result], batch: TokenBatch) -> Result:
+    def run(self, modules: Callable[[TokenBatch], AnyOutput], batch: TokenBatch) -> AnyOutput:
         """``modules(batch)``, in which transformers run for inference and with these settings."""
         token = inference_call.set(self)
         try:

@@ -66,8 +66,8 @@ class _Layer:
         copies = [norm and _norm(norm, dtype, kind.norm_offset) for norm in norms]
         self.attention_norm, self.query_norm, self.key_norm, *after = copies
         self.out, self.down = (
-            _make_addition(each, norm, dtype, reordered)
-            for each, norm in zip((layer.out, layer.down), after, strict=True)
+            _make_addition(output, norm, dtype, reordered)
+            for output, norm in zip((layer.out, layer.down), after, strict=True)
         )
         self.norm = _norm(layer.norm, dtype, kind.norm_offset)
         differs = self.rotary is not None or self.key_heads != self.heads

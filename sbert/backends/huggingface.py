@@ -155,13 +155,13 @@ def load_config(folder: Path, options: dict[str, Any]) -> PretrainedConfig:
     _check_counts({**values, **options}, path)
     try:
         with silence():
-            known = _in_terms_of_transformers(values, path)
-            if known is values:
+            translated = _in_terms_of_transformers(values, path)
+            if translated is values:
                 kind = import_from("AutoConfig")
                 config = kind.from_pretrained(folder, **_LOCAL)
             else:
-                kind = import_from("CONFIG_MAPPING")[known["model_type"]]
-                config = kind.from_dict({**known, "name_or_path": str(folder)})
+                kind = import_from("CONFIG_MAPPING")[translated["model_type"]]
+                config = kind.from_dict({**translated, "name_or_path": str(folder)})
             _set_values(config, options, path)
         vars(config).pop("auto_map", None)  # The code that it names is neither run nor saved.
     except UnreadableError:
@@ -184,9 +184,9 @@ def load_config(folder: Path, options: dict[str, Any]) -> PretrainedConfig:
 
 def _set_values(config: PretrainedConfig, options: dict[str, Any], path: Path) -> None:
     """Set values of the configuration at a path, now that it was read: its reader takes others as files to read."""
-    known = {*config.to_dict(), *config.attribute_map, "attn_implementation"}
+    names = {*config.to_dict(), *config.attribute_map, "attn_implementation"}
     for key, value in options.items():
-        if key not in known and not isinstance(getattr(type(config), key, None), property):
+        if key not in names and not isinstance(getattr(type(config), key, None), property):
             warn(f"config_kwargs {key}={value!r:.80} ignored: it is no value of the configuration {path}")
             continue
         before: Any = getattr(config, key, None)
@@ -227,11 +227,11 @@ def load_network(
         ValueError: If a file is damaged, or weights of the configuration are missing.
     """
     # The same class for most models; for T5-family models, the encoder alone.
-    known = type(config) in import_from("MODEL_FOR_TEXT_ENCODING_MAPPING")
-    if config.is_encoder_decoder and not known:
+    has_class = type(config) in import_from("MODEL_FOR_TEXT_ENCODING_MAPPING")
+    if config.is_encoder_decoder and not has_class:
         reason = f"describes an encoder-decoder ({config.model_type}), whose encoder cannot be loaded alone"
         raise UnreadableError(folder / "config.json", reason, "use an encoder, or a T5-family model")
-    kind = import_from("AutoModelForTextEncoding" if known else "AutoModel")
+    kind = import_from("AutoModelForTextEncoding" if has_class else "AutoModel")
     model, missing = _read(kind, folder, config, dtype, options)
     # Token embeddings do not depend on the pooler of BERT, which many checkpoints lack.
     _refuse_missing(folder, [name for name in missing if not name.startswith("pooler.")])
@@ -264,8 +264,8 @@ def load_classifier(
             requested.
     """
     path = folder / "config.json"
-    known = type(config) in import_from("MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING")
-    if config.is_encoder_decoder or not known:
+    has_class = type(config) in import_from("MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING")
+    if config.is_encoder_decoder or not has_class:
         reason = f"describes a model ({config.model_type}) that scores no pairs in one pass"
         raise UnreadableError(path, reason, "use an encoder such as BERT")
     model, missing = _read(import_from("AutoModelForSequenceClassification"), folder, config, dtype, options)
@@ -309,8 +309,8 @@ def _read(
         raise
     except Exception as error:
         raise load_error(folder, ["config.json", weights.name], error) from error
-    for name, given, expected in sorted(report["mismatched_keys"]):
-        reason = f"gives {name} the shape {tuple(given)}, where config.json asks for {tuple(expected)}"
+    for name, shape, expected in sorted(report["mismatched_keys"]):
+        reason = f"gives {name} the shape {tuple(shape)}, where config.json asks for {tuple(expected)}"
         raise UnreadableError(weights, reason)
     warn_of_unused(weights, report["unexpected_keys"], model, model.base_model_prefix)
     return model.eval(), sorted(report["missing_keys"])

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sbert.backends.architectures import GELU, Activation
+from sbert.backends.architectures import GELU, Pointwise
 
 # Number of tokens for which oneDNN lays out weights; any number works.
 _EXPECTED_TOKENS = 1024
@@ -22,7 +22,7 @@ def linear(
     layers: Sequence[nn.Linear],
     dtype: torch.dtype,
     reordered: bool,
-    activation: Activation | None = None,
+    activation: Pointwise | None = None,
     combine: Literal["add", "mul"] | None = None,
     rows: slice = slice(None),
 ) -> Product:

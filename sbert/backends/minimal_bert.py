@@ -121,10 +121,10 @@ class BertModel(nn.Module):
         seen = None if attention_mask is None else attention_mask.bool()[:, None, None]  # (rows, 1, 1, tokens)
         activate = ACTIVATIONS[self.config.hidden_act].apply
         for layer in self.encoder["layer"]:
-            own, after = layer.attention.self, layer.attention.output
+            heads, after = layer.attention.self, layer.attention.output
             query, key, value = (
                 part(x).unflatten(-1, (self.config.num_attention_heads, -1)).transpose(1, 2)
-                for part in (own.query, own.key, own.value)
+                for part in (heads.query, heads.key, heads.value)
             )  # (rows, heads, tokens, dim / heads)
             mixed = F.scaled_dot_product_attention(query, key, value, seen).transpose(1, 2).flatten(2)
             x = after.LayerNorm(after.dense(mixed) + x)
@@ -140,9 +140,9 @@ def _table(rows: int, dim: int, padding: int | None = None) -> nn.Embedding:
 def _layer(config: Config) -> nn.ModuleDict:
     dim, inner = config.hidden_size, config.intermediate_size
 
-    def ending(given: int) -> nn.ModuleDict:
+    def ending(inputs: int) -> nn.ModuleDict:
         norm = nn.LayerNorm(dim, config.layer_norm_eps, device="meta")
-        dense, dropout = nn.Linear(given, dim, device="meta"), nn.Dropout(config.hidden_dropout_prob)
+        dense, dropout = nn.Linear(inputs, dim, device="meta"), nn.Dropout(config.hidden_dropout_prob)
         return nn.ModuleDict({"dense": dense, "LayerNorm": norm, "dropout": dropout})
 
     heads: dict[str, nn.Module] = {name: nn.Linear(dim, dim, device="meta") for name in ("query", "key", "value")}
@@ -278,13 +278,13 @@ def _load(folder: Path, dtype: torch.dtype) -> tuple[BertModel, PlainTokenizer]:
     return network, plain
 
 
-def _read_config(given: dict[str, Any]) -> Config:
+def _read_config(values: dict[str, Any]) -> Config:
     """The configuration of a BERT, complete, and without unknown keys."""
-    for key, value in given.items():
-        usual = [each for each in _USUAL.get(key, ()) if type(each) is type(value) and each == value]
+    for key, value in values.items():
+        usual = [other for other in _USUAL.get(key, ()) if type(other) is type(value) and other == value]
         _require(usual if key in _USUAL else type(value) is _KINDS.get(key))
-    config = Config(**{name: given[name] for name in _FIELDS})
-    sizes = [given[name] for name, kind in _FIELDS.items() if kind is int and name != "pad_token_id"]
+    config = Config(**{name: values[name] for name in _FIELDS})
+    sizes = [values[name] for name, kind in _FIELDS.items() if kind is int and name != "pad_token_id"]
     # The modules check the rest.
     _require(min(sizes) > 0, config.hidden_size % config.num_attention_heads == 0, config.hidden_act in ACTIVATIONS)
     return config
@@ -320,12 +320,12 @@ def _read_tokenizer(origin: Origin, named: str | None) -> PlainTokenizer:
     _require(sides <= {"left", "right"})
     check_ids(origin.folder / "tokenizer.json", files["tokenizer.json"])
     tokenizer = Tokenizer.from_buffer(files["tokenizer.json"])
-    known = tokenizer.get_added_tokens_decoder()
-    stated = {str(number): token.__getstate__() for number, token in known.items()}
+    added = tokenizer.get_added_tokens_decoder()
+    stated = {str(number): token.__getstate__() for number, token in added.items()}
     _require(config.get("added_tokens_decoder") in (None, stated))
     special = _special_tokens(config, json.loads(files.get("special_tokens_map.json", b"{}")), kind in _REBUILT)
     special.setdefault("pad_token", (tokenizer.padding or {}).get("pad_token"))
-    numbers = {token.content: number for number, token in known.items() if token.special}
+    numbers = {token.content: number for number, token in added.items() if token.special}
     _require(numbers.keys() >= set(special.values()))  # transformers would add it.
     _require(tokenizer.post_processor)
     if kind in _REBUILT:

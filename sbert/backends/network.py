@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import _has_any_global_hook
 
-State = TypeVar("State")
+AnyState = TypeVar("AnyState")
 _hooks = attrgetter("_forward_hooks", "_forward_pre_hooks")
 _tables = attrgetter("_modules", "_parameters", "_forward_hooks", "_forward_pre_hooks")
 _compared = itemgetter("_modules", "_parameters")
@@ -27,18 +27,18 @@ _SAMPLES = 16
 _states: WeakKeyDictionary[nn.Module, dict[Any, Any]] = WeakKeyDictionary()
 
 
-def state_of(model: nn.Module, kind: Callable[[], State]) -> State:
+def state_of(model: nn.Module, kind: Callable[[], AnyState]) -> AnyState:
     """What is known of a model: the one object of this type, made at its first use and freed with the model.
 
     Args:
         model: A network, or a whole encoder.
         kind: A class without arguments.
     """
-    known = _states.get(model)
-    if known is None:
-        known = _states.setdefault(model, {})
-    state: State | None = known.get(kind)
-    return known.setdefault(kind, kind()) if state is None else state
+    states = _states.get(model)
+    if states is None:
+        states = _states.setdefault(model, {})
+    state: AnyState | None = states.get(kind)
+    return states.setdefault(kind, kind()) if state is None else state
 
 
 class ModuleSnapshot:
@@ -65,22 +65,22 @@ class ModuleSnapshot:
         self.has_hooks: bool = any(map(any, hooks))
         self._attributes = [vars(module) for module in self.below]
         # A function that the caller has put in the place of a module's forward runs in that module alone.
-        self.has_own_forward: bool = any("forward" in each for each in [vars(model), *self._attributes])
+        self.has_own_forward: bool = any("forward" in attributes for attributes in [vars(model), *self._attributes])
         # With hooks, whose functions may refer to the model, this is not kept.
         self.cacheable: bool = not self.has_hooks and not any(isinstance(m, torch.jit.ScriptModule) for m in self.below)
         self._counts = [len(vars(model)), *map(len, self._attributes)]
-        self._compared = [table for each in tables for table in each[:2]]
-        self._empty = [table for each in tables for table in each if not table]
+        self._compared = [table for of_module in tables for table in of_module[:2]]
+        self._empty = [table for of_module in tables for table in of_module if not table]
         self._children = [table.values() for table in children if table]
         self._modules = list(chain.from_iterable(self._children))
         self._weights = [table.values() for table in parameters if table]
 
     def is_current(self, model: nn.Module) -> bool:
         """Whether the model has the modules of before, and none of them has hooks or another attribute."""
-        own = vars(model)
-        if any(self._empty) or [len(own), *map(len, self._attributes)] != self._counts:
+        attributes = vars(model)
+        if any(self._empty) or [len(attributes), *map(len, self._attributes)] != self._counts:
             return False
-        tables = chain(_compared(own), chain.from_iterable(map(_compared, self._attributes)))
+        tables = chain(_compared(attributes), chain.from_iterable(map(_compared, self._attributes)))
         return list(chain.from_iterable(self._children)) == self._modules and all(map(is_, tables, self._compared))
 
     def version(self) -> tuple[object, ...]:
@@ -96,13 +96,13 @@ class ModuleSnapshot:
 
 def snapshot(model: nn.Module) -> ModuleSnapshot:
     """What a walk over a model finds now."""
-    known = _states.setdefault(model, {})
-    current: ModuleSnapshot | None = known.get(ModuleSnapshot)
+    states = _states.setdefault(model, {})
+    current: ModuleSnapshot | None = states.get(ModuleSnapshot)
     if current is None or not current.is_current(model):
         current = ModuleSnapshot(model)
-        known.pop(ModuleSnapshot, None)
+        states.pop(ModuleSnapshot, None)
         if current.cacheable:
-            known[ModuleSnapshot] = current
+            states[ModuleSnapshot] = current
     return current
 
 

@@ -59,7 +59,7 @@ def parity(
         return warn_slower(network, reason) if is_known else reason
     # From vectors that are not finite nothing can be concluded; encode repeats what leaves the range of float16.
     finite = expected.isfinite().all() and (dtype != torch.float16 or vectors.isfinite().all())
-    if error <= tolerance(dtype, device) or not finite:
+    if error <= parity_limit(dtype, device) or not finite:
         return backend
     return warn_slower(network, f"{kind.how} its vectors differ by {error:.1e} of their norm")
 
@@ -71,13 +71,13 @@ def warn_slower(network: Any, reason: str) -> str:
     return reason
 
 
-def tolerance(dtype: torch.dtype, device: torch.device) -> float:
+def parity_limit(dtype: torch.dtype, device: torch.device) -> float:
     """The largest error by which two ways to compute in a dtype may differ on a device."""
     return _CPU.get(dtype, _HALF_ON_CPU) if device.type == "cpu" else _GPU.get(dtype, _HALF_ON_GPU)
 
 
 def probe(network: Any, device: torch.device) -> TokenBatch:
-    """Rows of different lengths, most of whose tokens stand behind others that they must not attend to."""
+    """Rows of different lengths, most of whose tokens come after others that they must not attend to."""
     longest, vocab = min(40, position_limit(network) or 40), vocab_size(network) or 100
     return probe_of((max(1, longest // 4), 1, longest), vocab, device)
 

@@ -18,7 +18,7 @@ from sbert.backends.minimal_bert import BertModel, convert_model
 from sbert.backends.network import ModuleSnapshot, Samples, has_hooks, snapshot, state_of
 from sbert.backends.packed import Packed
 from sbert.backends.padded import Padded, in_dtype
-from sbert.backends.parity import copy_without_hooks, parity, probe, tolerance
+from sbert.backends.parity import copy_without_hooks, parity, parity_limit, probe
 from sbert.batch import TokenBatch
 from sbert.storage.files import is_failure, is_out_of_memory
 from sbert.storage.processes import Lock
@@ -100,13 +100,13 @@ def refusal(kind: type[Backend], network: Any, device: torch.device, dtype: torc
     reason = kind.supports(network, device, dtype)
     if reason is not None or kind is Padded or torch.compiler.is_compiling():
         return reason
-    key, known = (kind, device.type, dtype), state_of(network, ModelState).refusals
-    if key not in known:
+    key, refusals = (kind, device.type, dtype), state_of(network, ModelState).refusals
+    if key not in refusals:
         with _lock:
-            if key not in known:
+            if key not in refusals:
                 result = parity(kind, network, device, dtype)
-                known[key] = result if isinstance(result, str) else None
-    return known[key]
+                refusals[key] = result if isinstance(result, str) else None
+    return refusals[key]
 
 
 def padding_reason(network: Any) -> str | None:
@@ -139,13 +139,13 @@ def _of_module(network: Any, settings: CallSettings, device: torch.device) -> Ru
 
 def cached_backend(network: Any, call: CallSettings) -> CachedBackend:
     """What computes from copies of the weights: made at its first use, and again after the weights have changed."""
-    known, current = state_of(network, ModelState), snapshot(network)
-    settings, cached = (call.dtype, call.compiling, *current.version()), known.cached
+    state, current = state_of(network, ModelState), snapshot(network)
+    settings, cached = (call.dtype, call.compiling, *current.version()), state.cached
     same = cached is not None and cached.settings == settings and (cached.modules is current or not current.cacheable)
     if cached is not None and same and cached.samples.is_current():
         return cached
     with _lock:
-        known.cached = None  # Its copies are not needed while others are made.
+        state.cached = None  # Its copies are not needed while others are made.
         samples = Samples(network)
         try:
             fused = _find_fused(network, call)
@@ -155,7 +155,7 @@ def cached_backend(network: Any, call: CallSettings) -> CachedBackend:
             fused = "there is no memory for copies of its weights"
             return CachedBackend(None, fused, settings, samples, network.dtype, current)
         backend, reason = (None, fused) if isinstance(fused, str) else (fused, None)
-        cached = known.cached = CachedBackend(backend, reason, settings, samples, network.dtype, current)
+        cached = state.cached = CachedBackend(backend, reason, settings, samples, network.dtype, current)
     return cached
 
 
@@ -189,9 +189,9 @@ def explain(network: Any, dtype: torch.dtype) -> tuple[str, dict[str, str]]:
     chosen = f"plain: {cached.reason}" if cached.backend is None else f"fused: {cached.backend.why}"
     refusals = {} if cached.reason is None else {Fused.name: cached.reason}
     for kind in _OF_MODULE:
-        own = refusal(kind, network, network.device, network.dtype)
-        if own is not None:
-            refusals[kind.name] = own
+        reason = refusal(kind, network, network.device, network.dtype)
+        if reason is not None:
+            refusals[kind.name] = reason
         elif not refusals:  # Neither encode nor training asks for the next one.
             break
     return chosen, refusals
@@ -227,7 +227,7 @@ def _reads_first_tokens(model: Any) -> bool:
                 expected = Padded(copied).scores(batch)
                 first = Padded(copied.base_model).forward(batch)[batch.offsets[:-1]]
                 error = (_of_first(copied, first) - expected).norm()
-            state.reads_first = bool(error <= tolerance(expected.dtype, model.device) * expected.norm())
+            state.reads_first = bool(error <= parity_limit(expected.dtype, model.device) * expected.norm())
         except Exception as failure:
             if not is_failure(failure):
                 raise

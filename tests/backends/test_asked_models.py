@@ -1,6 +1,7 @@
 """Models whose folders on the hub name code of their own, as tiny random ones in their layout: transformers agrees.
 
-Configurations have the keys of the real ones, also ``auto_map``, and weights the names that the real files have.
+Configurations have those keys of the real ones that change what is computed, and ``auto_map``; weights have the names
+that the real files have.
 """
 
 from __future__ import annotations
@@ -35,23 +36,16 @@ NOMIC = {
     "n_layer": 2,
     "n_head": 2,
     "n_inner": 32,
-    "n_positions": 64,
     "max_trained_positions": 64,
     "activation_function": "swiglu",
-    "attn_pdrop": 0.0,
-    "causal": False,
     "layer_norm_epsilon": 1e-12,
-    "mlp_fc1_bias": False,
-    "mlp_fc2_bias": False,
     "qkv_proj_bias": False,
     "prenorm": False,
     "type_vocab_size": 2,
     "rotary_emb_base": 1000,
     "rotary_emb_fraction": 1.0,
     "rotary_emb_interleaved": False,
-    "rotary_emb_scale_base": None,
     "rotary_scaling_factor": None,
-    "use_flash_attn": True,
 }
 GTE = {
     **ROBERTA,
@@ -59,9 +53,6 @@ GTE = {
     "position_embedding_type": "rope",
     "layer_norm_type": "layer_norm",
     "logn_attention_scale": False,
-    "pack_qkv": True,
-    "unpad_inputs": False,
-    "use_memory_efficient_attention": False,
 }
 ALIBI = {"position_embedding_type": "alibi", "feed_forward_type": "geglu", "emb_pooler": "mean"}
 MOE = {**NOMIC, "activation_function": "gelu", "qkv_proj_bias": True, "num_experts": 8, "moe_every_n_layers": 2}

@@ -194,14 +194,6 @@ def test_forward_hooks_fire_in_encode(compiled: bool, model: SentenceEncoder) ->
     assert seen == []
 
 
-def test_what_a_hook_returns_counts(model: SentenceEncoder) -> None:
-    expected = model.encode(TEXTS)
-    for place in ("the model", "its pooling"):
-        handle = PLACES[place](model).register_forward_hook(lambda module, given, made: -made)
-        assert np.abs(model.encode(TEXTS) + expected).max() <= 1e-6
-        handle.remove()
-
-
 def test_hooks_on_all_modules_fire(model: SentenceEncoder) -> None:
     """As profilers register them."""
     model.encode(TEXTS)

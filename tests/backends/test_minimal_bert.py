@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from sbert import SentenceEncoder, TokenBatch, Transformer
-from sbert.backends import BertModel, PlainTokenizer, state
+from sbert.backends import BertModel, PlainTokenizer
 from sbert.backends import minimal_bert as light
 from sbert.backends.network import state_of
 from sbert.backends.state import ModelState
@@ -52,7 +51,7 @@ def full(folder: Path, **options: Any) -> SentenceEncoder:
 
 
 def is_light(model: SentenceEncoder) -> bool:
-    """Whether nobody has asked for the objects of transformers as yet."""
+    """Whether the objects of transformers have not been asked for yet."""
     lights = isinstance(model[0].network, BertModel), isinstance(model[0]._tokenizer, PlainTokenizer)
     assert len(set(lights)) == 1
     return lights[0]
@@ -172,23 +171,6 @@ def test_hooks_see_the_modules_of_transformers(tmp_path: Path) -> None:
     assert len(seen[0]) > 20
     assert seen[0] == seen[1]
     assert np.abs(vectors[0] - vectors[1]).max() <= 1e-6
-
-
-def test_threads_that_ask_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One of them makes it; others encode meanwhile."""
-    model = encoder(bert(tmp_path))
-    expected = model.encode(small.TEXTS)
-    made, make = [], state.convert_model
-    monkeypatch.setattr(state, "convert_model", lambda network: made.append(make(network)) or made[-1])
-
-    def ask(number: int) -> bool:
-        if number % 2:
-            assert model[0].auto_model is model[0].auto_model
-        return all(np.array_equal(model.encode(small.TEXTS), expected) for _ in range(5))
-
-    with ThreadPoolExecutor(8) as pool:
-        assert all(pool.map(ask, range(8)))
-    assert len(made) == 1
 
 
 def test_when_the_folder_is_gone_or_another(tmp_path: Path) -> None:

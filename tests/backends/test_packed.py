@@ -1,24 +1,37 @@
-"""Hugging Face transformers without padding: the same vectors and gradients as with it."""
+"""Hugging Face transformers without padding: the same vectors, gradients and scores; what needs padding says why."""
 
 from __future__ import annotations
 
-import copy
-import threading
-from concurrent.futures import ThreadPoolExecutor
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import transformers
 from torch import Tensor
 
-from sbert import TokenBatch, Transformer
-from sbert.backends import packed, state
+from sbert import Pooling, SentenceEncoder, TokenBatch, Transformer
+from sbert.backends import packed, scores
+from sbert.backends.network import state_of
 from sbert.backends.packed import Packed
 from sbert.backends.padded import Padded
-from sbert.pipeline.run import evaluating
+from sbert.backends.parity import max_relative_error, probe_of
+from sbert.backends.state import ModelState, refusal
 from tests import small
-from tests.backends.test_families import FAMILIES, MORE
+from tests.backends.test_families import (
+    DISTIL,
+    ELECTRA,
+    ESM,
+    FAMILIES,
+    MOBILE,
+    MODERN,
+    MORE,
+    QWEN,
+    ROBERTA,
+    SHAPE,
+    build,
+)
 from tests.backends.test_families import build_network as hugging_face
 
 # Out of order, with an empty row; longer than local windows.
@@ -128,30 +141,149 @@ def test_where_our_attention_is_not_registered(whole: bool, tmp_path: Path, monk
     assert apart(again(TokenBatch.from_rows(ROWS)).values, expected) <= 1e-5
 
 
-@pytest.mark.parametrize("family", ["modernbert", "qwen3"])
-def test_copies_and_threads(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first batches of several threads at once: one of them compares, the others wait."""
-    module, batch = transformer(family), TokenBatch.from_rows(ROWS)
-    expected = plain(hugging_face(family), ROWS).detach()
-    compare, compared, results = state.parity, [], []
+# -------------------------------------------------------------------------------------------- what needs padding
 
-    def counted(*arguments: Any) -> Any:
-        compared.append(arguments)
-        return compare(*arguments)
 
-    monkeypatch.setattr(state, "parity", counted)
-    ready = threading.Barrier(4)
+CPU = torch.device("cpu")
+WINDOW = {**QWEN, "sliding_window": 32, "use_sliding_window": True, "max_window_layers": 2, "moe_intermediate_size": 16}
+CONV = {**QWEN, "layer_types": ["conv", "full_attention"]}
 
-    def work(_: int) -> None:
-        ready.wait()
-        with torch.no_grad():
-            results.extend(module(batch).values for _ in range(5))
 
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(work, range(4)))
-    assert (len(results), len(compared)) == (20, 1)
-    assert all(torch.equal(found, results[0]) for found in results)
-    assert apart(results[0], expected) <= 1e-5
-    twin = copy.deepcopy(module)
-    with evaluating(twin):
-        assert torch.equal(twin(batch).values, results[0])
+def of(kind: str, settings: dict[str, Any], **options: Any) -> Transformer:
+    """A transformer of one of Hugging Face's classes."""
+    config = getattr(transformers, kind.replace("Model", "Config"))(vocab_size=300, **settings)
+    model = small.randomized(getattr(transformers, kind)(config, **options))
+    return Transformer(model, small.wrapped(small.wordpiece(), 64))
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "reason"),
+    [
+        ("EsmModel", ESM, "it fails without padding (RuntimeError: The size of tensor a"),
+        ("Lfm2Model", CONV, "Lfm2Model has layers of conv"),
+        (
+            "Qwen2MoeModel",
+            WINDOW,
+            "it fails without padding (NotImplementedError: it does not tell its attention how far",
+        ),
+        # The second reason is that of transformers 5.20, which Python 3.10 has.
+        (
+            "Gemma2Model",
+            QWEN,
+            ("its attention is set to 'eager'", "it fails without padding (NotImplementedError: attention"),
+        ),
+    ],
+)
+def test_others_pad_and_say_why(kind: str, settings: dict[str, Any], reason: str | tuple[str, str]) -> None:
+    module = of(kind, settings)
+    with torch.no_grad():
+        expected = plain(module.auto_model, ROWS)
+        assert apart(module(TokenBatch.from_rows(ROWS)).values, expected) <= 1e-5
+    assert str(module.padding_reason).startswith(reason)
+    assert SentenceEncoder(module, Pooling(), device="cpu").encode("lake").shape == (16,)
+
+
+def test_the_gap_is_that_of_the_worst_row() -> None:
+    batch = probe_of((3, 0, 1, 5), 7, CPU, start=2)
+    assert batch.ids.tolist()[:3] == [2, 2, 2]
+    expected = torch.randn(9, 4, dtype=torch.float64)
+    found = expected + 0.1 * torch.randn(9, 4, dtype=torch.float64)
+    rows = [(found[a:b] - expected[a:b]).norm() / expected[a:b].norm() for a, b in ((0, 3), (3, 4), (4, 9))]
+    assert max_relative_error(found, expected, batch) == pytest.approx(float(max(rows)), rel=1e-12)
+    assert max_relative_error(expected, expected, batch) == 0
+    assert not max_relative_error(found.where(found < 0, torch.nan), expected, batch) <= 1e9
+
+
+def test_neighbouring_tokens() -> None:
+    """MobileBERT looks at the tokens beside each, which would be another text's."""
+    module = of("MobileBertModel", MOBILE)
+    module.train()
+    with pytest.warns(UserWarning, match="MobileBertModel runs by its plain, slower forward: without padding"):
+        module(TokenBatch.from_rows(ROWS))
+    assert "differ by" in str(module.padding_reason)
+
+
+@pytest.mark.parametrize("family", ["bert", "qwen3"])
+def test_nothing_is_disturbed(family: str) -> None:
+    """Not the modes, random numbers, gradients or hooks of a model in training."""
+    module = transformer(family).train()
+    small.enable_checkpointing(module.auto_model, {})
+    seen: list[object] = []
+    for part in module.modules():
+        part.register_forward_hook(lambda part, given, made: seen.append(part))
+        part.register_full_backward_hook(lambda part, given, made: seen.append(part))
+    state, before = torch.random.get_rng_state(), {key: dict(vars(x)) for key, x in module.named_modules()}
+    assert refusal(Packed, module.network, CPU, module.network.dtype) is None
+    assert torch.equal(torch.random.get_rng_state(), state)
+    assert {key: dict(vars(x)) for key, x in module.named_modules()} == before
+    assert all(x.training for x in module.modules())
+    assert all(p.grad is None and p.requires_grad for p in module.parameters())
+    assert not seen
+
+
+def test_another_attention_later() -> None:
+    """By the user, or with another model in the first one's place."""
+    module, batch = transformer("bert"), TokenBatch.from_rows(ROWS)
+    expected = module(batch).values
+    module.auto_model.set_attn_implementation("eager")
+    assert apart(module(batch).values, expected) <= 1e-5
+    assert module.padding_reason == "its attention is set to 'eager'"
+    module.auto_model = hugging_face("bert")
+    assert apart(module(batch).values, expected) <= 1e-5
+
+
+def test_a_configuration_without_a_direction(tmp_path: Path) -> None:
+    """With "is_causal": null transformers looks both ways where there is padding, and elsewhere back alone."""
+    folder = build("qwen3", tmp_path / "qwen3")
+    expected = SentenceEncoder(folder, device="cpu").encode(small.TEXTS, on_truncate="ignore")
+    config = json.loads((folder / "config.json").read_text())
+    small.write(folder, {"config.json": {**config, "is_causal": None}})
+    model = SentenceEncoder(folder, device="cpu")
+    assert abs(model.encode(small.TEXTS, on_truncate="ignore") - expected).max() == 0
+    assert model[0].padding_reason is None
+
+
+# ------------------------------------------------------------------------------ heads for sequence classification
+
+# Each with tokens: the first one's vector is what heads read.
+TEXTS = [row for row in ROWS if row]
+MPNET = {**SHAPE, "pad_token_id": 1}
+MEAN = {**MODERN, "classifier_pooling": "mean"}
+
+
+def classifier(kind: str, settings: dict[str, Any]) -> Any:
+    config = getattr(transformers, f"{kind}Config")(vocab_size=300, num_labels=3, **settings)
+    made = small.randomized(getattr(transformers, f"{kind}ForSequenceClassification")(config))
+    packed.adopt(made.base_model)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "first"),
+    [
+        ("Bert", SHAPE, True),
+        ("Roberta", ROBERTA, True),
+        ("Electra", ELECTRA, True),
+        ("MPNet", MPNET, True),
+        ("DistilBert", DISTIL, True),
+        ("ModernBert", MODERN, True),
+        ("ModernBert", MEAN, False),
+        ("Qwen3", QWEN, False),
+    ],
+)
+def test_scores_of_the_module(kind: str, settings: dict[str, Any], first: bool) -> None:
+    made, batch = classifier(kind, settings), TokenBatch.from_rows(TEXTS)
+    with torch.no_grad():
+        found, expected = scores(made, batch), Padded(made).scores(batch)
+    assert state_of(made, ModelState).reads_first == first
+    assert (found - expected).abs().max() <= 1e-5 * expected.abs().max()
+    assert (expected[0] - expected[1]).abs().max() > 1e-3
+
+
+def test_gradients_of_the_module() -> None:
+    gradients = []
+    for way in (scores, lambda made, batch: Padded(made).scores(batch)):
+        made = classifier("Bert", SHAPE).double()
+        way(made, TokenBatch.from_rows(TEXTS)).square().sum().backward()
+        gradients.append({name: p.grad for name, p in made.named_parameters() if p.grad is not None})
+    torch.testing.assert_close(*gradients, rtol=1e-10, atol=1e-10)

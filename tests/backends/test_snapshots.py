@@ -1,4 +1,4 @@
-"""What is remembered of the modules of a model is found anew once any of them has changed."""
+"""What is remembered of the modules of a model is read again once any of them has changed."""
 
 from __future__ import annotations
 
