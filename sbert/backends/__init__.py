@@ -35,7 +35,8 @@ batches              2048 tokens at most, texts of similar length; batch_tokens=
 ## dtype
 
 ``dtype="auto"``, the default, means float32 weights; ``encode`` computes in bfloat16 on a CUDA GPU, in float16 on one
-without bfloat16 (T4, V100; a text that exceeds its range is computed again in float32), and in float32 elsewhere.
+without bfloat16 (T4, V100; a text that exceeds its range is computed again in float32), and in float32 elsewhere. On a
+CUDA GPU, a folder whose weights are in half precision keeps them so, and training converts them to float32.
 ``dtype="float32"`` keeps all of it in float32. Vectors are float32 in any case. A CPU without instructions for bfloat16
 (on x86, AVX512_BF16 or AMX) takes 3 to 4 times as long with it as with float32: one warning says
 so, as does ``sbert doctor``.
@@ -48,7 +49,9 @@ True
 
 ## GPUs
 
-On an NVIDIA GPU, models run from copies of their weights in half precision, which are cast once. Attention is one call
+On an NVIDIA GPU, models run in half precision: from the weights themselves where the folder has them in it (about 2
+bytes per weight), else from copies that are cast once (6 bytes; 4 with ``dtype="float32"``). What the fused forward
+does not know runs under autocast. Attention is one call
 per layer: of torch's kernel for rows of any length where there is one (capability 8.0 or higher, no position bias), and
 elsewhere for rows that are padded to a multiple of 16 tokens, for attention alone, by any of torch's kernels but
 cuDNN's, which are planned again for each shape. A batch is one copy from pinned memory. All of it is tested on a
