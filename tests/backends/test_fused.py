@@ -79,13 +79,6 @@ def test_other_activations(activation: str) -> None:
 # ------------------------------------------------------------------------------------------------ weights that change
 
 
-NEW = nn.Linear(32, 16)
-
-
-def tables(model: SentenceEncoder) -> Any:
-    return model[0].auto_model.encoder.layer._modules
-
-
 def output(model: SentenceEncoder) -> Any:
     return model[0].auto_model.encoder.layer[1].output
 
@@ -117,9 +110,6 @@ CHANGES: dict[str, Callable[[SentenceEncoder], Any]] = {
     "a parameter": lambda model: setattr(dense(model), "weight", nn.Parameter(dense(model).weight * 1.5)),
     "a module": lambda model: setattr(output(model), "dense", nn.Linear(32, 16)),
     "layers": lambda model: setattr(model[0].auto_model.encoder, "layer", model[0].auto_model.encoder.layer[:1]),
-    "layers swapped": lambda model: tables(model).update({"0": tables(model)["1"], "1": tables(model)["0"]}),
-    "a table of modules": lambda model: setattr(output(model), "_modules", {**output(model)._modules, "dense": NEW}),
-    "a table of weights": lambda model: setattr(dense(model), "_parameters", {**NEW._parameters}),
     "a state": lambda model: model.load_state_dict({name: x * 1.1 for name, x in model.state_dict().items()}),
     "a step": step,
 }
@@ -194,18 +184,6 @@ def test_forward_hooks_fire_in_encode(compiled: bool, model: SentenceEncoder) ->
     assert seen == []
 
 
-def test_hooks_on_all_modules_fire(model: SentenceEncoder) -> None:
-    """As profilers register them."""
-    model.encode(TEXTS)
-    seen: list[Any] = []
-    handle = nn.modules.module.register_module_forward_hook(lambda module, given, made: seen.append(module))
-    try:
-        model.encode(TEXTS)
-    finally:
-        handle.remove()
-    assert {model, *model, model[0].auto_model.encoder.layer[1].output.dense} <= set(seen)
-
-
 def test_modules_of_the_users_own_run(model: SentenceEncoder) -> None:
     class Louder(nn.Linear):
         def forward(self, x: Any) -> Any:
@@ -262,7 +240,7 @@ def test_a_forward_that_fails_is_not_used(model: SentenceEncoder, monkeypatch: p
 
 
 def test_memory_that_runs_out_is_no_reason(model: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The batch is halved, and the forward stays; where the plain one fails, too, its error is the user's."""
+    """The batch is halved, and the forward stays."""
     expected, right = model.encode(TEXTS), Fused.forward
 
     def scarce(self: Fused, batch: TokenBatch) -> Tensor:
@@ -272,11 +250,6 @@ def test_memory_that_runs_out_is_no_reason(model: SentenceEncoder, monkeypatch: 
 
     monkeypatch.setattr(Fused, "forward", scarce)
     assert np.abs(model.encode(TEXTS) - expected).max() <= 1e-6
-    monkeypatch.undo()
-    monkeypatch.setattr(type(model[0]), "tokenize", lambda self, texts: [[10**6] for _ in texts])
-    monkeypatch.setattr(type(model[0]), "vocab_size", None)
-    with pytest.raises(IndexError):  # A batch that no forward takes.
-        model.encode("lake")
     monkeypatch.undo()
     model.encode("lake")
     assert is_fused(model)

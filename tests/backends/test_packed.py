@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from sbert.backends.network import state_of
 from sbert.backends.packed import Packed
 from sbert.backends.padded import Padded
 from sbert.backends.parity import max_relative_error, probe_of
-from sbert.backends.state import ModelState, refusal
+from sbert.backends.state import ModelState
 from tests import small
 from tests.backends.test_families import (
     DISTIL,
@@ -156,30 +157,26 @@ def of(kind: str, settings: dict[str, Any], **options: Any) -> Transformer:
     return Transformer(model, small.wrapped(small.wordpiece(), 64))
 
 
-@pytest.mark.parametrize(
-    ("kind", "settings", "reason"),
-    [
-        ("EsmModel", ESM, "it fails without padding (RuntimeError: The size of tensor a"),
-        ("Lfm2Model", CONV, "Lfm2Model has layers of conv"),
-        (
-            "Qwen2MoeModel",
-            WINDOW,
-            "it fails without padding (NotImplementedError: it does not tell its attention how far",
-        ),
-        # The second reason is that of transformers 5.20, which Python 3.10 has.
-        (
-            "Gemma2Model",
-            QWEN,
-            ("its attention is set to 'eager'", "it fails without padding (NotImplementedError: attention"),
-        ),
-    ],
-)
-def test_others_pad_and_say_why(kind: str, settings: dict[str, Any], reason: str | tuple[str, str]) -> None:
+REASONS: dict[str, tuple[dict[str, Any], str]] = {
+    "EsmModel": (ESM, r"it fails without padding \(RuntimeError: The size of tensor a"),
+    "Lfm2Model": (CONV, "Lfm2Model has layers of conv"),
+    "Qwen2MoeModel": (
+        WINDOW,
+        r"it fails without padding \(NotImplementedError: it does not tell its attention how",
+    ),
+    # The second reason is that of transformers 5.20, which Python 3.10 has.
+    "Gemma2Model": (QWEN, r"its attention is set to 'eager'|it fails without padding \(NotImplementedError: attention"),
+}
+
+
+@pytest.mark.parametrize("kind", REASONS)
+def test_others_pad_and_say_why(kind: str) -> None:
+    settings, reason = REASONS[kind]
     module = of(kind, settings)
     with torch.no_grad():
         expected = plain(module.auto_model, ROWS)
         assert apart(module(TokenBatch.from_rows(ROWS)).values, expected) <= 1e-5
-    assert str(module.padding_reason).startswith(reason)
+    assert re.match(reason, str(module.padding_reason))
     assert SentenceEncoder(module, Pooling(), device="cpu").encode("lake").shape == (16,)
 
 
@@ -201,24 +198,6 @@ def test_neighbouring_tokens() -> None:
     with pytest.warns(UserWarning, match="MobileBertModel runs by its plain, slower forward: without padding"):
         module(TokenBatch.from_rows(ROWS))
     assert "differ by" in str(module.padding_reason)
-
-
-@pytest.mark.parametrize("family", ["bert", "qwen3"])
-def test_nothing_is_disturbed(family: str) -> None:
-    """Not the modes, random numbers, gradients or hooks of a model in training."""
-    module = transformer(family).train()
-    small.enable_checkpointing(module.auto_model, {})
-    seen: list[object] = []
-    for part in module.modules():
-        part.register_forward_hook(lambda part, given, made: seen.append(part))
-        part.register_full_backward_hook(lambda part, given, made: seen.append(part))
-    state, before = torch.random.get_rng_state(), {key: dict(vars(x)) for key, x in module.named_modules()}
-    assert refusal(Packed, module.network, CPU, module.network.dtype) is None
-    assert torch.equal(torch.random.get_rng_state(), state)
-    assert {key: dict(vars(x)) for key, x in module.named_modules()} == before
-    assert all(x.training for x in module.modules())
-    assert all(p.grad is None and p.requires_grad for p in module.parameters())
-    assert not seen
 
 
 def test_another_attention_later() -> None:
