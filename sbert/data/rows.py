@@ -122,28 +122,23 @@ def check_rows(
         ValueError: If a text or a label is invalid; the message begins with the location.
     """
     dropped = {to_word(value) for value in drop}
-    rest = ((where, row) for where, row in cells if convert is None or to_word(row[-1]) not in dropped)
-    for where, values in rest:
+    for where, values in cells:
+        if convert is not None and to_word(values[-1]) in dropped:
+            continue
         row = dict(zip(columns, values, strict=False))
         for column, text in row.items():
-            _check_filled(where, f"column {column!r}", text, rest)
+            _check_filled(where, f"column {column!r}", text)
             if not isinstance(text, str):
                 raise ValueError(f"{where}: {name_kind(text)} where column {column!r} has a text; put a string there")
         if convert is not None:
-            _check_filled(where, "the label", values[-1], rest)
+            _check_filled(where, "the label", values[-1])
             row["label"] = convert(where, values[-1])
         yield row
 
 
-def _check_filled(where: str, what: str, value: object, rest: Iterable[tuple[str, list[Any]]] = ()) -> None:
-    if _is_empty(value):
-        more = sum(any(map(_is_empty, values)) for _, values in rest)
-        others = f", and {more} more rows have empty cells" if more else ""
-        raise ValueError(f"{where}: {what} is empty{others}; fill it in, or remove the line")
-
-
-def _is_empty(value: object) -> bool:
-    return value is None or value == [] or (isinstance(value, str) and not value.strip())
+def _check_filled(where: str, what: str, value: object) -> None:
+    if value is None or value == [] or (isinstance(value, str) and not value.strip()):
+        raise ValueError(f"{where}: {what} is empty; fill it in, or remove the line")
 
 
 def to_word(value: object) -> str:

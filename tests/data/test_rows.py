@@ -85,7 +85,7 @@ def test_classes_of_a_file(tmp_path: Path) -> None:
         ("a.tsv", "t\ty\na\tneutral\n", {}, r"a\.tsv, line 2: .* not a number; if labels are words, list them as cla"),
         ("a.tsv", "t\ty\na\t99999999999999999999\n", {}, "line 2: the label '99999999999999999999' is .* too large"),
         ("a.tsv", "t\ty\na\t1\nb\t\n", {}, r"a\.tsv, line 3: the label is empty; fill it in, or remove the line"),
-        ("a.csv", "t,y\n,1\na,\nb,1\n,\n", {}, "line 2: column 't' is empty, and 2 more rows have empty cells; fill"),
+        ("a.csv", "t,y\n,1\na,\nb,1\n,\n", {}, "line 2: column 't' is empty; fill it in, or remove the line"),
         ("a.csv", 't,y\n"a\nb",1\nc,maybe\n', {}, "line 4: the label 'maybe' is not a number"),
         ("a.jsonl", '{"t": 3, "y": 1}\n', {}, "line 1: a number where column 't' has a text; put a string"),
         ("a.jsonl", '{"t": "a", "y": [1, "2"]}\n', {}, "line 1: the label's list contains '2'"),

@@ -60,7 +60,6 @@ TYPES: list[tuple[Callable[[], Any], str]] = [
     (lambda: plotting.similarity_heatmap(V, M), r"sentences is an array of shape \(6, 4\); pass"),
     (lambda: plotting.corpus_map(V, TEXTS), "path is of type list; pass a file name, and all else by name"),
     (lambda: plotting.corpus_map(V, texts="abcdef"), "texts is of type str; pass a list of str"),
-    (lambda: cluster(V, 3), "method=3 is a number; to get 3 clusters, pass clusters=3"),
     (lambda: topic_words(TEXTS, "abc"), "labels are 'abc'; pass one label per text"),
     (lambda: mine(PAIRS, M), "not of type list; pass the model first, then pairs"),
     (lambda: mine(M, PAIRS, "e f"), "corpus='e f' is one text; pass a list"),

@@ -146,7 +146,6 @@ def cluster(
 
     Raises:
         ImportError: If the method needs scikit-learn and it is not installed.
-        TypeError: If ``method`` is a number.
         ValueError: If an argument does not fit the method, or a value is NaN or infinite; the message names its row.
 
     Example:
@@ -155,8 +154,6 @@ def cluster(
         [0, 1, 0, 0, 1]
     """
     values = in_memory("vectors", vectors)
-    if isinstance(method, (int, np.integer)):
-        raise TypeError(f"method={method} is a number; to get {method} clusters, pass clusters={method}")
     check_choice("method", method, tuple(_METHODS))
     if threshold is not None:
         check_threshold(threshold)
