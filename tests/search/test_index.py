@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from contextlib import suppress
-from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +10,6 @@ import torch
 
 from sbert.pipeline.quantization import calibrate, quantize
 from sbert.search import Index, semantic_search
-from tests.vector_files.samples import fill_disk
 
 
 def vectors(rows: int, dim: int = 12, seed: int = 0) -> np.ndarray:
@@ -142,22 +138,6 @@ def test_what_is_empty_or_does_not_fit(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="top_k=0"):
             opened.search(vectors(1), 0)
         assert len(opened) == 2
-
-
-def test_a_full_disk_leaves_the_old_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    index, added = Index(), vectors(2)
-    index.add(added)
-    index.save(tmp_path / "index")
-    index.add(added)
-    for room in count():
-        with monkeypatch.context() as patch, suppress(OSError):
-            fill_disk(patch, room)
-            index.save(tmp_path / "index")
-            break
-        assert len(Index.load(tmp_path / "index")) == 2
-        assert os.listdir(tmp_path) == ["index"]
-    assert len(Index.load(tmp_path / "index")) == 4
-    assert room > 3
 
 
 def test_nothing_of_others_is_taken_away(tmp_path: Path) -> None:

@@ -39,18 +39,6 @@ def test_scores_are_those_of_the_definition(model: SentenceEncoder, monkeypatch:
         assert score == pytest.approx(expected(model, query, [document]), abs=1e-6)
 
 
-def test_each_text_is_read_once(model: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
-    read, encode = [], SentenceEncoder.encode
-
-    def counted(self: SentenceEncoder, texts: Any, **options: Any) -> Any:
-        read.extend(texts)
-        return encode(self, texts, **options)
-
-    monkeypatch.setattr(SentenceEncoder, "encode", counted)
-    LateInteraction(model).predict([(query, document) for _ in range(2) for query in QUERIES for document in DOCUMENTS])
-    assert sorted(read) == sorted([*QUERIES, *DOCUMENTS])
-
-
 def test_a_long_document_is_read_whole(model: SentenceEncoder) -> None:
     document = " ".join(["the red fox runs over seven green hills."] * 30 + ["a small boat."])
     passages = [chunk.text([document]) for chunk in split(model, [document])]

@@ -103,28 +103,6 @@ def test_what_exceeds_a_limit_is_never_left_out(similarity: str, autocast: bool)
     assert passed >= 8
 
 
-@pytest.mark.usefixtures("_dtype")
-@pytest.mark.parametrize("autocast", [None, torch.bfloat16, torch.float16])
-def test_rounding_that_misleads_changes_nothing(autocast: torch.dtype | None) -> None:
-    """One row is the best, and its low-precision product is worse than that of 25 others: by as much as can be."""
-    few = torch.arange(128, 256) / 256  # Numbers of eight bits.
-    best = torch.tensor(1 + 2.0**-8 - 2.0**-14)  # Becomes 1.
-    others = (best - 2.0**-18) / few
-    weight = int(((others.bfloat16().float() - others) * few).argmax())
-    query = torch.cat([torch.ones(32), torch.full((32,), float(few[weight]))])
-    vectors = 0.1 * torch.randn(4001, 64, generator=torch.Generator().manual_seed(0))
-    better = [*range(100, 120), *range(3500, 3505)]
-    vectors[[*better, 3000]] = 0
-    vectors[better, 32:] = others[weight]
-    vectors[3000, :32] = best
-    products = query.bfloat16().float() @ vectors.bfloat16().float().T
-    assert products[3000] < products[100] * (1 - 2.0**-8)
-    with torch.autocast("cpu", dtype=autocast, enabled=autocast is not None):
-        hits = semantic_search(query, vectors, 2, similarity="dot")
-    assert hits.indices.tolist() == [[3000, 100]]
-    equal(hits, whole(query[None].numpy(), vectors.numpy(), 2, "dot"))
-
-
 def test_products_that_the_user_has_made_less_exact(monkeypatch: pytest.MonkeyPatch) -> None:
     """By torch's newer settings, after which it does not answer how exact products are."""
     monkeypatch.setattr(torch, "get_float32_matmul_precision", Mock(side_effect=RuntimeError("mixed settings")))
@@ -199,16 +177,6 @@ def test_lengths_of_an_earlier_search_change_nothing(similarity: str, monkeypatc
     assert bool(norms) == (similarity != "manhattan")
 
 
-@pytest.mark.usefixtures("_dtype")
-def test_many_equal_rows_come_in_order() -> None:
-    """As those of a model that has collapsed."""
-    vectors = np.tile(np.array([[0.3, 0.1, 0.7]], np.float32), (5000, 1))
-    hits = semantic_search(vectors[:2] * 3, vectors, 7)
-    assert hits.indices.tolist() == [list(range(7))] * 2
-    nothing = semantic_search(vectors[:1], np.zeros((9000, 3), np.float32), 2)
-    assert (nothing.indices.tolist(), nothing.scores.tolist()) == ([[0, 1]], [[0, 0]])
-
-
 def forms(vectors: np.ndarray, folder: Path) -> Iterator[Any]:
     path, view = folder / "vectors.npy", vectors.view()
     view.flags.writeable = False
@@ -257,14 +225,6 @@ semantic_search(query, vectors[:9000])
     code = "assert semantic_search(query, vectors, 1).indices.tolist() == [[99_999]]"
     assert grown(before, code) < 20e6
     assert grown(mapped, "vectors[::16].sum()") > 50e6  # What is kept is seen.
-
-
-@pytest.mark.parametrize("dim", [2, 384])
-def test_a_block_of_short_vectors_is_small(dim: int) -> None:
-    """The scores of 512 queries with it take 128 MB in float64; with all rows, 800 MB."""
-    sizes = [len(values) for _, values in blocks.CorpusBlocks(np.ones(dim), np.zeros((200_000, dim), np.float32))]
-    assert max(sizes) <= 1 << 15
-    assert sum(sizes) == 200_000
 
 
 @pytest.mark.usefixtures("_dtype")

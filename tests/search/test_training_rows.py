@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -113,26 +113,6 @@ def test_at_random(encoder: SentenceEncoder) -> None:
         places = [window[row["anchor"]].index(text) for text in chosen]
         assert len(set(chosen)) == 4
         assert min(places) >= 0
-
-
-def test_a_score_that_is_just_the_limit_fits() -> None:
-    """0.7 is a little more in float64 than in float32, and 0.6 a little less."""
-
-    class Model:
-        similarity_fn_name = "dot"
-        scores: ClassVar = {"high": 0.7, "low": 0.6, "positive": 1.0, "anchor": 1.0}
-
-        def encode_query(self, texts: list[str], **options: Any) -> np.ndarray:
-            return np.array([[self.scores[text]] for text in texts], np.float32)
-
-        encode_document = encode_query
-
-    wide: dict[str, float] = {"min_score": -1e300, "max_score": 1e300}
-    for limits, expected in (({"min_score": 0.7}, ["high"]), ({"max_score": 0.6}, ["low"]), (wide, ["high", "low"])):
-        found = mine_hard_negatives(
-            Model(), [("anchor", "positive")], ["low", "high"], negatives=2, as_triplets=True, **limits
-        )
-        assert [row["negative"] for row in found] == expected
 
 
 def test_rows_without_negatives_are_counted(encoder: SentenceEncoder) -> None:
