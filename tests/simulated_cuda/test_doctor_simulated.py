@@ -1,4 +1,4 @@
-"""The reports of ``sbert doctor --gpu``: of simulated devices that work, are wrong, and die; and without any."""
+"""The reports of ``sbert doctor --gpu``: of simulated devices that work, or do not; and without any."""
 
 from __future__ import annotations
 
@@ -7,20 +7,18 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from unittest import mock
 
 import pytest
 import torch
 
 from sbert.cli import benchmark, gpu_doctor
 from sbert.cli.main import main
-from tests import small
 from tests.cli.test_benchmark import start_thread
 from tests.project.code_lines import PACKAGE
 from tests.simulated_cuda.simulator import simulated
 
 pytestmark = pytest.mark.simulated_cuda
-SUBJECT = gpu_doctor.Subject("m", "cuda:0", "auto")
 
 
 @pytest.fixture(scope="module")
@@ -34,122 +32,88 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def read(reports: Path, machine: str) -> tuple[dict[str, str], str]:
-    """The line of each stage, as it was printed; the same lines stand in the report."""
-    printed = (reports / f"{machine}.printed").read_text(encoding="utf-8")
-    report = (reports / f"{machine}.report").read_text(encoding="utf-8")
-    lines = {line[:20].rstrip(): line[21:] for line in printed.splitlines()}
+def read(reports: Path, machine: str) -> tuple[dict[str, str], str, str]:
+    """The line of each stage, as it was printed; the report, which has the same lines; and the exit code."""
+    printed, report, code = ((reports / f"{machine}.{kind}").read_text() for kind in ("printed", "report", "code"))
     assert [line for line in report.splitlines() if line in printed.splitlines()] == printed.splitlines()
-    return lines, report
-
-
-def failed(lines: dict[str, str]) -> set[str]:
-    assert all(line.startswith(("ok", "FAILED: ")) for line in lines.values())
-    return {stage for stage, line in lines.items() if line.startswith("FAILED")}
+    return {line[:20].rstrip(): line[21:] for line in printed.splitlines()}, report, code
 
 
 def test_a_healthy_machine(reports: Path) -> None:
-    lines, _ = read(reports, "healthy")
-    assert failed(lines) == set()
+    lines, _, code = read(reports, "healthy")
+    assert code == "0"
     assert list(lines) == [*gpu_doctor.STAGES, "vectors, cuda:1"]
-    assert (reports / "healthy.code").read_text() == "0"
+    assert all(line.startswith("ok; ") for line in lines.values())
     assert "cuda:1 namespace(name='Simulated', major=8" in lines["environment"]
     assert "forward fused: F.linear" in lines["vectors"]
-    for stage in ("vectors", "plain vectors", "vectors, cuda:1", "train in float32"):
-        errors = re.findall(r"error in torch\.(\w+) ([\d.e-]+)", lines[stage])
-        assert {dtype: float(error) < (1e-5 if dtype == "float32" else 0.02) for dtype, error in errors} == {
-            "float32": True, "bfloat16": True,
-        }  # fmt: skip
     assert re.search(r"short texts/s [1-9]", lines["speed"])
+    for stage in ("vectors", "plain vectors", "vectors, cuda:1", "train in float32"):
+        errors = dict(re.findall(r"error in torch\.(\w+) ([\d.e-]+)", lines[stage]))
+        assert float(errors["float32"]) < 1e-5
+        assert float(errors["bfloat16"]) < 0.02
 
 
-def test_a_machine_with_wrong_vectors(reports: Path) -> None:
-    """Its plain way is right, and so is what the check of the first use leads to it."""
-    lines, report = read(reports, "wrong")
-    assert failed(lines) == {"vectors", "vectors, cuda:1"}
-    assert (reports / "wrong.code").read_text() == "1"
+def test_a_broken_machine(reports: Path) -> None:
+    """What fails or dies ends no other stage."""
+    lines, report, code = read(reports, "broken")
+    assert code == "1"
+    assert {stage for stage, line in lines.items() if not line.startswith("ok; ")} == {
+        "vectors", "vectors, cuda:1", "attention", "speed",
+    }  # fmt: skip
     assert re.match(
         r"FAILED: AssertionError: DIFFERENT vectors: error .*; SBERT_BACKEND=plain avoids", lines["vectors"]
     )
+    assert lines["attention"].startswith(
+        "FAILED: AcceleratorError: CUDA error: an illegal memory access; SBERT_BACKEND"
+    )
+    assert "terminated abruptly" in lines["speed"]
     assert "in _compare\n" in report
 
 
-def test_a_machine_that_dies(reports: Path) -> None:
-    """The stages after the one whose context is dead are examined all the same."""
-    lines, report = read(reports, "dying")
-    assert failed(lines) == {"vectors", "attention", "vectors, cuda:1"}
-    assert lines["vectors"].startswith("FAILED: AcceleratorError: CUDA error: an illegal memory access the GPU cannot")
-    assert "terminated abruptly" in lines["attention"]
-    assert "in _compare\n" in report
-
-
-def test_a_machine_without_a_gpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_machine_without_a_gpu(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """By a process as users have it."""
     if torch.cuda.is_available():
         pytest.skip("this machine has a GPU")
-    folder = str(small.bert(tmp_path / "bert"))
-    assert main(["doctor", folder, "--gpu", "--report", str(tmp_path / "report")]) == 1
+    assert main(["doctor", str(folder), "--gpu", "--report", str(tmp_path / "report")]) == 1
     line = capsys.readouterr().out
     assert re.match(r"environment +FAILED: RuntimeError: no cuda:0: a driver is missing .*; install a driver", line)
     assert line.strip() in (tmp_path / "report").read_text(encoding="utf-8")
 
 
-def examine(stages: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> tuple[int, str]:
-    """The exit code and the report, of stages in a thread of this process."""
-    monkeypatch.setattr(gpu_doctor, "STAGES", stages)
-    monkeypatch.setattr(benchmark, "start_process", start_thread)
-    report = io.StringIO()
-    return gpu_doctor.examine(SUBJECT, report), report.getvalue()
-
-
-def raises(error: BaseException) -> Any:
-    def stage(_: Any) -> Any:
-        raise error
-
-    return stage
-
-
-def test_what_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu_doctor, "_LIMIT", 0.01)
-    report = io.StringIO()
-    assert gpu_doctor.examine(SUBJECT, report) == 1
-    assert report.getvalue().startswith("environment          FAILED: TimeoutError; install")
-
-
-def test_a_machine_that_stops_in_a_stage(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its name is the end of the report."""
-    report = io.StringIO()
-    monkeypatch.setattr(benchmark, "start_process", sys.exit)
-    with pytest.raises(SystemExit):
-        gpu_doctor.examine(SUBJECT, report)
-    assert report.getvalue() == "environment          "
-
-
-def test_what_does_not_fit_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    stages = {"search": (raises(torch.OutOfMemoryError("CUDA out of memory")), "")}
-    code, report = examine(stages, monkeypatch)
-    assert code == 0
-    assert report.startswith("search               not examined: OutOfMemoryError: CUDA out of memory\n")
+@pytest.mark.parametrize(("error", "line", "code"), [
+    (TimeoutError(), "FAILED: TimeoutError; install a driver", 1),
+    (torch.OutOfMemoryError("CUDA out of memory"), "not examined: OutOfMemoryError: CUDA out of memory", 0),
+    (SystemExit(), "", None),
+], ids=repr)  # fmt: skip
+def test_the_end_of_a_stage(error: BaseException, line: str, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the machine stops in it, its name is the end of the report."""
+    monkeypatch.setattr(benchmark, "start_process", mock.Mock(side_effect=error))
+    monkeypatch.setattr(gpu_doctor, "STAGES", {"environment": gpu_doctor.STAGES["environment"]})
+    report, subject = io.StringIO(), gpu_doctor.Subject("m", "cuda:0", "auto")
+    try:
+        assert gpu_doctor.examine(subject, report) == code
+    except SystemExit:
+        assert code is None
+    assert report.getvalue().startswith(f"{'environment':<21}{line}")
 
 
 def test_a_card_without_kernels_is_the_first_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    report = io.StringIO()
+    monkeypatch.setattr(benchmark, "start_process", start_thread)
     with simulated((7, 0)):
         monkeypatch.setattr(torch.cuda, "get_arch_list", "sm_75 sm_80".split)
-        code, report = examine(dict(gpu_doctor.STAGES), monkeypatch)
-    assert code == 1
-    assert re.match(r"environment +FAILED: RuntimeError: torch .* has kernels for sm_75 sm_80, but none for", report)
-    assert "vectors" not in report
+        assert gpu_doctor.examine(gpu_doctor.Subject("m", "cuda:0", "auto"), report) == 1
+    assert re.match(r"environment +FAILED: RuntimeError: torch .* has kernels for sm_75 sm_80, but", report.getvalue())
+    assert "vectors" not in report.getvalue()
 
 
 def test_what_cannot_be_examined(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for arguments, words in (
-        (["--report", str(tmp_path / "report")], "pass --gpu as well"),
-        (["--gpu", "--device", "cpu"], "pass --device cuda"),
-        (["--gpu", "--json"], "leave --json out"),
-        (["--gpu", "--report", str(tmp_path / "no" / "report")], "No such file"),
+        ([str(folder), "--report", str(tmp_path / "report")], "pass --gpu as well"),
+        ([str(folder), "--gpu", "--device", "cpu"], "pass --device cuda"),
+        ([str(folder), "--gpu", "--json"], "leave --json out"),
+        ([str(folder), "--gpu", "--report", str(tmp_path / "no" / "report")], "No such file"),
+        ([str(tmp_path / "misspelt"), "--gpu"], "misspelt"),
     ):
-        assert main(["doctor", str(folder), *arguments]) == 2
+        assert main(["doctor", *arguments]) == 2
         assert words in capsys.readouterr().err
-    assert main(["doctor", str(tmp_path / "misspelt"), "--gpu"]) == 2
-    assert "misspelt" in capsys.readouterr().err
-    assert not (tmp_path / "report").exists()

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from sbert import SentenceEncoder
+from sbert import Normalize, Pooling, SentenceEncoder, Transformer
 from sbert.backends import state
 from sbert.backends.fused import Fused
 from sbert.backends.packed import Packed
@@ -77,9 +77,20 @@ def test_vectors_are_those_of_the_cpu(
         if capability == (9, 0):
             kernels = gpu.count("kernel _flash_attention_forward")
             assert (kernels > 0) == (family not in BIASED and way != "padded"), kernels
+            assert gpu.count("plans of cuDNN") == 0
         if way == "fastest":
             singles = np.stack([model.encode(text, on_truncate="ignore") for text in small.TEXTS])
             assert (singles * expected).sum(1).min() >= least
+
+
+def test_a_long_row(folders: Path) -> None:
+    text, vectors = "one two three " * 200, []
+    for device in ("cpu", "cuda"):
+        with simulated():
+            transformer = Transformer(made(folders, "qwen3")[0], max_seq_length=640)
+            model = SentenceEncoder(transformer, Pooling("mean"), Normalize(), device=device)
+            vectors.append(model.encode(text, on_truncate="ignore"))
+    assert vectors[0] @ vectors[1] >= COSINES["qwen3"]
 
 
 def step(network: torch.nn.Module) -> None:

@@ -51,7 +51,9 @@ def expected(folder: Path) -> np.ndarray:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_batches_of_any_size(device: str, folder: Path, expected: np.ndarray) -> None:
+def test_batches_of_any_size(device: str, folder: Path, expected: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Vectors are copied to the host while those of the next batch are computed."""
+    monkeypatch.setattr("sbert.pipeline.compute._GATHERED", 1)
     with simulated(kind=device[:-2]):
         model = encoder(folder, device)
         for batch_tokens in (16, 100, None):
@@ -59,6 +61,15 @@ def test_batches_of_any_size(device: str, folder: Path, expected: np.ndarray) ->
         tensor = model.encode(TEXTS, convert_to_tensor=True)
         assert tensor.device == torch.device(device)
         np.testing.assert_allclose(tensor.cpu(), expected, atol=1e-6)
+
+
+def test_more_rows_than_a_grid(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a kernel are two batches, whatever ``batch_size`` says."""
+    monkeypatch.setattr("sbert.pipeline.batching._MOST_ROWS", 256)
+    with simulated() as gpu:
+        gpu.call("grid", 256)
+        texts = [f"{'one ' * (number % 20)}{'two ' * (number // 20)}" for number in range(300)]
+        assert encoder(folder, "cuda", "auto").encode(texts, batch_size=300).shape == (300, 16)
 
 
 @pytest.mark.parametrize(("batch_tokens", "batches"), [(16, 14), (1000, 1)])
@@ -73,6 +84,9 @@ def test_one_copy_per_batch_and_no_wait(batch_tokens: int, batches: int, folder:
         assert new["kernel copies to the device"] == batches == new["kernel _flash_attention_forward"] / 2, new
         waits = sum(count for name, count in new.items() if name.startswith("kernel waits"))
         assert waits == new["kernel copies to the host"] == 2, new
+        with gpu.counted() as new:
+            model.encode(TEXTS, batch_tokens=batch_tokens, convert_to_tensor=True)
+        assert sum(count for name, count in new.items() if name.startswith("kernel waits")) == 2, new
 
 
 @pytest.mark.parametrize("kind", ["cuda", "xpu", "mps"])

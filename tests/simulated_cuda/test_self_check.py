@@ -142,6 +142,16 @@ def test_wrong_vectors(
     assert stored(cache) == []
 
 
+def test_another_gpu_has_a_check(folder: Path, expected: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whose kernels are wrong, where those of the first one are not."""
+    monkeypatch.setattr(fused, "attend", on_gpu(lambda q, *x, **o: attention.attend(q, *x, **o) * (1 + q.device.index)))
+    with simulated([(9, 0), (8, 0)]):
+        model = SentenceEncoder(folder, device="cuda:0")
+        np.testing.assert_allclose(model.encode(TEXTS), expected, atol=0.02)
+        with pytest.warns(UserWarning, match="on cuda:1, vectors in torch.bfloat16 differ"):
+            np.testing.assert_allclose(model.to("cuda:1").encode(TEXTS), expected, atol=0.02)
+
+
 def test_a_first_use_that_fails(
     folder: Path, cache: Path, expected: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -89,18 +89,6 @@ def test_memory_is_refused_and_given_back() -> None:
         torch.empty(1, device="cuda")
 
 
-def test_no_kernel_is_compiled_for_torchscript(monkeypatch: pytest.MonkeyPatch) -> None:
-    """torch's build for CUDA would ask for its compiler, which the simulated device does not have."""
-    fuses, enabled = [True], torch._C._jit_texpr_fuser_enabled()  # As in that build; others answer no in any case.
-    monkeypatch.setattr(torch._C, "_jit_can_fuse_on_gpu", lambda: fuses[-1])
-    monkeypatch.setattr(torch._C, "_jit_override_can_fuse_on_gpu", fuses.append)
-    with simulated():
-        assert fuses == [True, False]
-        assert not torch._C._jit_texpr_fuser_enabled()
-    assert fuses == [True, False, True]
-    assert torch._C._jit_texpr_fuser_enabled() == enabled
-
-
 def test_where_there_is_a_gpu_nothing_is_simulated() -> None:
     """Vectors are compared there; what counts, or needs another device, is skipped."""
     with simulated((8, 6), devices=1) as there:
