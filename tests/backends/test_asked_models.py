@@ -198,8 +198,8 @@ def test_scaled_rotary_positions_of_gte(tmp_path: Path) -> None:
     exponents = torch.arange(0, 8, 2) / 8
     frequencies = (20000 * factor) ** -exponents / factor ** (2 / 8)
     model.rotary_emb.inv_freq.copy_(frequencies)
-    given = SentenceEncoder(folder, device="cpu").encode(TEXTS)
-    assert np.abs(given - expected(name, model, TEXTS)).max() < 1e-5
+    vectors = SentenceEncoder(folder, device="cpu").encode(TEXTS)
+    assert np.abs(vectors - expected(name, model, TEXTS)).max() < 1e-5
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -57,11 +57,11 @@ def of_bert(**changes: Any) -> Any:
 def test_encode_takes_it(family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = SentenceEncoder(build(family, tmp_path, limit=62), device="cpu")
     calls, select = [], state.select
-    monkeypatch.setattr(state, "select", lambda *given: (calls.append(1), select(*given))[1])
+    monkeypatch.setattr(state, "select", lambda *args: (calls.append(1), select(*args))[1])
     vectors = model.encode(TEXTS)
     assert bool(calls) == (family == "deberta-v3") != is_fused(model)
     assert (cached(model).reason == "deberta-v2 is not a known architecture") == (family == "deberta-v3")
-    monkeypatch.setattr(Fused, "supports", lambda *given: "switched off")
+    monkeypatch.setattr(Fused, "supports", lambda *args: "switched off")
     network._states.clear()
     assert np.abs(vectors - model.encode(TEXTS)).max() <= 1e-6
     assert cached(model).reason == "switched off"
@@ -171,8 +171,8 @@ def test_forward_hooks_fire_in_encode(compiled: bool, model: SentenceEncoder) ->
     for place, choose in PLACES.items():
         seen: list[str] = []
         handles = [
-            choose(model).register_forward_pre_hook(lambda module, given, to=seen: to.append("before")),
-            choose(model).register_forward_hook(lambda module, given, made, to=seen: to.append("after")),
+            choose(model).register_forward_pre_hook(lambda module, inputs, to=seen: to.append("before")),
+            choose(model).register_forward_hook(lambda module, inputs, output, to=seen: to.append("after")),
         ]
         assert np.abs(model.encode(TEXTS, batch_size=4) - expected).max() <= 1e-6
         assert seen == ["before", "after"] * -(-len(set(TEXTS)) // 4)
@@ -198,7 +198,7 @@ def test_a_forward_of_the_callers_own_runs(model: SentenceEncoder) -> None:
     """Also one that was put there after the first use, and no longer once it is gone; training goes by it, too."""
     expected = model.encode(TEXTS)
     layer = model[0].auto_model.encoder.layer[0]
-    layer.forward = lambda *given, original=layer.forward, **options: original(*given, **options) * 1.5
+    layer.forward = lambda *args, original=layer.forward, **options: original(*args, **options) * 1.5
     changed = model.encode(TEXTS)
     assert np.abs(changed - by_modules(model)).max() <= 1e-6
     assert np.abs(changed - expected).max() > 1e-3

@@ -151,9 +151,9 @@ def test_the_objects_of_transformers(tmp_path: Path) -> None:
     assert tokenizer.init_kwargs == plain.tokenizer.init_kwargs
     assert tokenizer.backend_tokenizer.to_str() == plain.tokenizer.backend_tokenizer.to_str()
     saved = []
-    for each in (encoder(tmp_path), full(tmp_path)):  # Byte by byte the same is saved.
+    for model in (encoder(tmp_path), full(tmp_path)):  # Byte by byte the same is saved.
         folder = tmp_path / f"saved-{len(saved)}" / "model"
-        each.save(folder)
+        model.save(folder)
         saved.append({str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()})
     assert saved[0] == saved[1]
 
@@ -197,11 +197,11 @@ def edited(name: str, **values: Any) -> Edit:
     """Other values in a JSON file; ... takes one away, and a dict changes values within another."""
 
     def edit(folder: Path) -> None:
-        given = json.loads((folder / name).read_text(encoding="utf-8")) if (folder / name).exists() else {}
+        content = json.loads((folder / name).read_text(encoding="utf-8")) if (folder / name).exists() else {}
         for key, value in values.items():
-            merge = isinstance(value, dict) and isinstance(given.get(key), dict)
-            given[key] = {**given[key], **value} if merge else value
-        small.write(folder, {name: {key: value for key, value in given.items() if value is not ...}})
+            merge = isinstance(value, dict) and isinstance(content.get(key), dict)
+            content[key] = {**content[key], **value} if merge else value
+        small.write(folder, {name: {key: value for key, value in content.items() if value is not ...}})
 
     return edit
 

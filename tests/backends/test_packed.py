@@ -81,7 +81,7 @@ def test_only_the_texts_own_tokens_are_computed() -> None:
     module = transformer("albert")
     seen: list[int] = []
     module.auto_model.encoder.embedding_hidden_mapping_in.register_forward_hook(
-        lambda part, given, made: seen.append(made.shape[:-1].numel())
+        lambda part, inputs, output: seen.append(output.shape[:-1].numel())
     )
     with torch.no_grad():
         module(TokenBatch.from_rows(ROWS))
@@ -114,8 +114,8 @@ def test_the_users_own_calls_are_as_ever(family: str) -> None:
     with torch.no_grad():
         assert torch.equal(plain(module.auto_model, ROWS), plain(model, ROWS))
         for left in (torch.tensor([[0, 0, 1, 1], [1, 1, 1, 1]]), torch.ones(2, 4, dtype=torch.long), None):
-            given = {"input_ids": torch.tensor([[1, 1, 5, 6], [7, 8, 9, 4]]), "attention_mask": left}
-            found, expected = (x(**given).last_hidden_state for x in (module.auto_model, model))
+            inputs = {"input_ids": torch.tensor([[1, 1, 5, 6], [7, 8, 9, 4]]), "attention_mask": left}
+            found, expected = (x(**inputs).last_hidden_state for x in (module.auto_model, model))
             assert torch.equal(found, expected)
         if family == "qwen3":
             ids, cache = torch.tensor([[5, 6, 7, 8]]), []

@@ -109,8 +109,8 @@ def variant(family: str, **settings: Any) -> Any:
     """A network of other settings, and the same weights at each call."""
     import transformers
 
-    config, model, given, _ = {**FAMILIES, **MORE}[family]
-    made = getattr(transformers, config)(vocab_size=60, **{**given, **settings})
+    config, model, shape, _ = {**FAMILIES, **MORE}[family]
+    made = getattr(transformers, config)(vocab_size=60, **{**shape, **settings})
     return small.randomized(getattr(transformers, model)(made))
 
 
