@@ -61,12 +61,10 @@ TRIPLETS = [{"anchor": "a", "positive": 'p"', "negative": "n"}]
         # Case, separators and spaces of names do not matter.
         (read_sts, "a.tsv", lines(["Sentence 1", "SENTENCE 2", "similarity-score"], *PAIRS), STS),
         (read_sick, "SICK_train.txt", lines(OFFICIAL, *SICK_ROWS), RELATED),
-        (read_sick, "a.tsv", lines(["id", "sentence1", "sentence2", "relatedness", "entailment"], *SICK_ROWS), RELATED),
         (read_nli, "snli.jsonl", objects(*(dict(zip(SNLI, row, strict=True)) for row in LABELLED)), NLI),
         (read_nli, "multinli_1.0_dev.txt", lines(MULTI, *([c, "(ROOT", a, b, c] for a, b, c in LABELLED)), NLI),
         (read_triplets, "a.tsv", lines(["anchor", "positive", "negative"], ["a", 'p"', "n"]), TRIPLETS),
         (read_triplets, "nli_for_simcse.csv", 'sent0,sent1,hard_neg\na,"p""",n\n', TRIPLETS),
-        (read_triplets, "sections.csv", 'Sentence1,Sentence2,Sentence3\na,"p""",n\n', TRIPLETS),
         (read_triplets, "AllNLI.jsonl", '["a", "p\\"", "n"]\n', TRIPLETS),
     ],
 )
@@ -85,11 +83,9 @@ def test_published_forms(tmp_path: Path, read: Callable[[Path], Any], name: str,
         (read_sts, lines(["s1", "s2", "Score", "SCORE"]), "'Score' and 'SCORE' may both be 'score'; rename"),
         (read_sts, lines(NAMED, ["a", "b", 1]), r"has no score above 1; pass scale=\(0, 1\) .* or else scale=\(0, 5\)"),
         (partial(read_sick, label="entailment"), lines(OFFICIAL, [1, "A", "B", 4, "MAYBE"]), "line 2: the label"),
-        (partial(read_sick, label="sense"), "", "label='sense' is unknown; pass one of 'relatedness', 'entailment'"),
         (partial(read_sick, label="entailment", scale=(1, 5)), "", "entailment has classes"),
         (read_nli, lines(["premise", "hypothesis", "label"], *LABELLED, ["a", "b", "?"]), "line 5: the label"),
         (read_triplets, '["a", "p", "n"]\n["a", "p"]\n', r"line 2: \['a', 'p'\] where 3 or more"),
-        (read_triplets, '["a", "p", 3]\n', "line 1: a number where column 'negative' has a text"),
     ],
 )  # fmt: skip
 def test_refuses(tmp_path: Path, read: Callable[[Path], Any], content: str, message: str) -> None:

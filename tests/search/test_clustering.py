@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 
 import numpy as np
@@ -71,12 +70,6 @@ def test_clusters_that_stand_apart_are_found() -> None:
     vectors = (np.eye(3)[truth] + 0.1 * rng.normal(size=(90, 3))) * rng.uniform(0.1, 10, (90, 1))
     np.testing.assert_array_equal(cluster(vectors, clusters=3), truth)
     assert cluster(torch.from_numpy(vectors[:1]), clusters=1).tolist() == [0]
-
-
-def test_a_package_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "sklearn.cluster", None)
-    with pytest.raises(ImportError, match=r'pip install "sbert\[cluster\]", or'):
-        cluster(np.eye(3), clusters=2)
 
 
 def test_topic_words_follow_the_formula() -> None:

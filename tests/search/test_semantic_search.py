@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -101,12 +100,6 @@ def test_what_exceeds_a_limit_is_never_left_out(similarity: str, autocast: bool)
                     found = {*zip(pairs[1].tolist(), pairs[0].tolist(), strict=True)}
                     assert found >= {(of, at) for of, at in (scores > limit[:, None]).nonzero().tolist()}
     assert passed >= 8
-
-
-def test_products_that_the_user_has_made_less_exact(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By torch's newer settings, after which it does not answer how exact products are."""
-    monkeypatch.setattr(torch, "get_float32_matmul_precision", Mock(side_effect=RuntimeError("mixed settings")))
-    assert comparison._unit_roundoff(torch.float32, torch.device("cpu")) == 2.0**-8
 
 
 def unusual(size: float, dtype: str) -> np.ndarray:
