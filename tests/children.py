@@ -9,6 +9,7 @@ import atexit
 import json
 import os
 import runpy
+import shutil
 import signal
 import socket
 import subprocess
@@ -18,7 +19,7 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from socketserver import StreamRequestHandler, ThreadingUnixStreamServer
-from tempfile import TemporaryDirectory, TemporaryFile
+from tempfile import TemporaryFile, mkdtemp
 from types import ModuleType
 from typing import Any
 
@@ -64,8 +65,8 @@ class Server:
     """
 
     def __init__(self, environment: dict[str, str] | None = None) -> None:
-        self._folder = TemporaryDirectory()  # A short name, as sockets need.
-        self.address = f"{self._folder.name}/socket"
+        self._owner = os.getpid()
+        self.address = f"{mkdtemp()}/socket"  # A short name, as sockets need.
         command = [sys.executable, "-m", "tests.children", self.address]
         self._process = subprocess.Popen(
             command, env=environment, cwd=Path(__file__).parent.parent, stdout=subprocess.PIPE
@@ -90,20 +91,22 @@ class Server:
             return subprocess.CompletedProcess(request["words"], code, out.read(), error.read())
 
     def close(self) -> None:
-        with self._process:
-            self._process.kill()
-        self._folder.cleanup()
+        """End it; in a fork of the process that started it, nothing: it ends with that one."""
+        if os.getpid() == self._owner:
+            with self._process:
+                self._process.kill()
+            shutil.rmtree(Path(self.address).parent, ignore_errors=True)
 
 
 @cache
-def server() -> Server:
-    """That of this process."""
+def server(process: int) -> Server:
+    """That of a process."""
     return Server()
 
 
 def python(*words: object, **options: Any) -> subprocess.CompletedProcess[str]:
     """What ``python *words`` does, without its imports: see ``Server.run``."""
-    return server().run(*words, **options)
+    return server(os.getpid()).run(*words, **options)
 
 
 class _Command(StreamRequestHandler):
