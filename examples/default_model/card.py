@@ -195,13 +195,8 @@ def card(
     searches = {"BM25": bm25, "BM25, stems": partial(bm25, language="english")}
     searches[f"{dims[0]} dimensions and BM25, stems"] = partial(hybrid, model=models[f"{dims[0]} dimensions"])
     for title, search in searches.items():
-        rows.append(
-            [
-                title,
-                *[""] * len(suite.sets),
-                *(f"{100 * search(collection):.1f}" for collection in collections.values()),
-            ]
-        )
+        scores = (f"{100 * search(collection):.1f}" for collection in collections.values())
+        rows.append([title, *[""] * len(suite.sets), *scores])
     return _CARD.format(
         **settings,
         command=command,
@@ -239,8 +234,5 @@ def mean_ndcg(collection: Retrieval, found: Iterable[Iterable[str]]) -> float:
     """The mean nDCG@10 of the documents that were found for each query."""
     relevant = [collection.relevant[query] for query in collection.queries]
     every = ([grades.get(key, 0) for key in ids] for grades, ids in zip(relevant, found, strict=True))
-    return float(
-        np.mean(
-            [ranking_metrics.ndcg_at(gains, 10, [*best.values()]) for gains, best in zip(every, relevant, strict=True)]
-        )
-    )
+    ndcg = ranking_metrics.ndcg_at
+    return float(np.mean([ndcg(gains, 10, [*best.values()]) for gains, best in zip(every, relevant, strict=True)]))

@@ -158,9 +158,7 @@ SOURCES = {
     "CR": Source(BINARY, {"all": tables("CR", "CR/custrev.pos")}, read_sentences),
     "SUBJ": Source(BINARY, {"all": tables("SUBJ", "SUBJ/subj.subjective")}, read_sentences),
     "MPQA": Source(BINARY, {"all": tables("MPQA", "MPQA/mpqa.pos")}, read_sentences),
-    "SST2": Source(
-        BINARY, parts("SST2", **{split: f"SST/binary/sentiment-{split}" for split in SPLITS}), read_sentences
-    ),
+    "SST2": Source(BINARY, parts("SST2", **{part: f"SST/binary/sentiment-{part}" for part in SPLITS}), read_sentences),
     "SST5": Source(
         tuple("01234"), parts("SST5", **{split: f"SST/fine/sentiment-{split}" for split in SPLITS}), read_sentences
     ),

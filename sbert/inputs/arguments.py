@@ -145,9 +145,9 @@ def check_positive(name: str, value: int | None) -> int | None:
     return None if value is None else check_count(name, value)
 
 
-def is_model(given: object, method: str = "encode") -> bool:
-    """Whether ``given`` has this method and is not a str (which has ``encode`` as well)."""
-    return not isinstance(given, str) and callable(getattr(given, method, None))
+def is_model(value: object, method: str = "encode") -> bool:
+    """Whether ``value`` has this method and is not a str (which has ``encode`` as well)."""
+    return not isinstance(value, str) and callable(getattr(value, method, None))
 
 
 def check_model(name: str, model: object, other: str, method: str = "encode") -> None:

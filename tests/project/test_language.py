@@ -6,7 +6,7 @@ import ast
 import re
 
 from tests.project.code_lines import PACKAGE
-from tests.project.names import ambiguous_files, ambiguous_names, wrong_words
+from tests.project.names import ambiguous_files, ambiguous_names, vague_variables, wrong_words
 
 _IRREGULAR = (
     "built|chosen|done|drawn|found|frozen|given|held|hidden|kept|known|left|lost|made|seen|shown|taken|told|written"
@@ -43,3 +43,7 @@ def test_functions_are_verbs() -> None:
 def test_a_public_name_has_one_meaning() -> None:
     assert ambiguous_names() == {}
     assert ambiguous_files() == {}
+
+
+def test_variables_say_what_they_hold() -> None:
+    assert vague_variables(PACKAGE) == {}
