@@ -109,7 +109,7 @@ def build(family: str, folder: Path, limit: int | None = LIMIT, dtype: torch.dty
     """A folder as sentence-transformers 2 wrote it."""
     build_whole(family).to(dtype).save_pretrained(folder)
     left = {"padding_side": "left"} if family == "qwen3" else {}
-    small.wrapped(FAMILIES[family][3](), 64, **left).save_pretrained(folder)
+    small.wrapped({**FAMILIES, **MORE}[family][3](), 64, **left).save_pretrained(folder)
     mode = "lasttoken" if family == "qwen3" else "mean_tokens"
     small.write(
         folder,

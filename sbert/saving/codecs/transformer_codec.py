@@ -98,7 +98,10 @@ def _read_arguments(config: JsonObject, callers: Arguments) -> dict[str, dict[st
     for key, values in _EXPECTED.items():
         if config.get(key) is not None and config[key] not in values:
             raise config.error(f"gives {key}={config[key]!r}, which is not supported", "use a text model")
-    ignored = [f"{key}={config[key]!r} ignored" for key in _IGNORED if config.get(key)]
+    ignored = []
+    for key in _IGNORED:
+        if config.get(key):
+            warn(f"{config.path}: {key}={config[key]!r} ignored")
     if unknown := sorted(set(config) - _KNOWN):
         ignored.append(f"unknown keys {', '.join(unknown)} ignored")
     arguments: dict[str, dict[str, Any]] = {}
