@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import accumulate, repeat
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -49,7 +50,8 @@ def evaluating(model: nn.Module) -> Iterator[None]:
     """
     modules = [model, *snapshot(model).below]
     with _lock:
-        paused = [module for module in modules if module.training or (_paused and module in _paused)]
+        paused = list(filter(attrgetter("training"), modules))
+        paused += filter(_paused.__contains__, modules) if _paused else []  # By other threads.
         for module in paused:
             _paused[module] = _paused.get(module, 0) + 1
             _set_mode(module, training=False)
