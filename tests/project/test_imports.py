@@ -131,10 +131,10 @@ def test_no_circles(graph: dict[Path, set[Path]]) -> None:
 
 def test_the_package_stays_small() -> None:
     """Lines of code: before adding some, look for what can go."""
-    assert sum(by_room().values()) <= 20_050
-    assert sum(by_room(PACKAGE.parent / "tests").values()) <= 23_800
+    assert sum(by_room().values()) <= 20_048
+    assert sum(by_room(PACKAGE.parent / "tests").values()) <= 23_321
     assert len([entry for entry in PACKAGE.iterdir() if entry.name not in NO_ROOMS]) <= 22
-    assert len(FILES) <= 205
+    assert len(FILES) <= 202
 
 
 def test_every_public_name_is_there() -> None:
