@@ -24,9 +24,9 @@ from sbert.storage.files import is_failure, is_out_of_memory
 from sbert.storage.processes import Lock
 
 # What runs the module itself, in order of preference. In a call of ``encode`` no weight changes, so that ``Fused``,
-# which copies them, is preferred there. Training on a CPU has no forward of its own: with one of BERT's layers in few
-# calls, ``Packed`` took 0.86 of its processor time per step of MiniLM (16 rows, float32) on Zen 3, and on Zen 4 1.08 in
-# float32 and 1.09 to 1.14 in bfloat16 (16 rows), 1.05 and 1.07 (64 rows).
+# which copies them, is preferred there. Training on a CPU has no forward of its own. One with BERT's layers in few
+# calls took, per step of MiniLM with 16 rows, 1.16 times as long as ``Packed`` on Zen 3 (float32, processor time); on
+# Zen 4 it was 1.14 times as fast in float32 and 1.36 in bfloat16: it saved many small products of attention.
 _OF_MODULE: tuple[type[Backend], ...] = (Packed, Padded)
 _lock = Lock()
 
