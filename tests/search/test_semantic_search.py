@@ -85,7 +85,7 @@ def test_what_exceeds_a_limit_is_never_left_out(similarity: str, autocast: bool)
         vectors[::2] = vectors[::2].bfloat16().float() * (1 + 2.0**-8 * 0.99)
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
             few, asked = comparison.FEW > 0, vectors[::512] / scale
-            queries = prepare(asked, "q", similarity, dtype=torch.float32 if few else None)
+            queries = prepare(asked, "q", similarity, buffer=torch.empty(asked.shape) if few else None)
             rows = prepare(vectors, "corpus", similarity, queries=queries if few else None)
             prefilter = Prefilter(queries)
         scores = all_scores(queries, rows)

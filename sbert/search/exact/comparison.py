@@ -83,7 +83,7 @@ def prepare(
     similarity: str,
     start: int = 0,
     exact: bool = False,
-    dtype: torch.dtype | None = None,
+    buffer: Tensor | None = None,
     queries: PreparedVectors | None = None,
     norms: Tensor | None = None,
 ) -> PreparedVectors:
@@ -95,7 +95,8 @@ def prepare(
         similarity: Similarity of the scores.
         start: Row of the corpus that is the first of these, for messages.
         exact: Whether to compute exact lengths, which pays if the rows are compared many times.
-        dtype: Dtype of ``low_precision``. Default: that of the fastest matrix product.
+        buffer: Memory for ``low_precision``, in its dtype; new memory for each block took a quarter of the time of 100
+            queries (Zen 4, two threads).
         queries: Few queries, which the rows are multiplied with as they are, while they are in the CPU cache.
         norms: The ``norms`` of an earlier call with the same values, which are not computed again.
 
@@ -108,7 +109,9 @@ def prepare(
     step = _CACHED_ROWS if values.device.type == "cpu" else _ROWS_ON_GPU
     few = None if queries is None or queries.low_precision is None else queries.low_precision.to(values.dtype)
     if few is None:
-        low_precision = torch.empty_like(values, dtype=dtype or product_dtype(values.device))
+        if buffer is None or len(buffer) < len(values):
+            buffer = torch.empty_like(values, dtype=product_dtype(values.device))
+        low_precision = buffer[: len(values)]
     else:
         products = values.new_empty(len(few), len(values))
         step = max(1, len(values)) if has_norms else step  # Each value is read once.

@@ -117,15 +117,18 @@ def search_blocks(blocks: CorpusBlocks, k: int, similarity: str, norms: Norms | 
         norms: Lengths from earlier searches of the same corpus, to which those of this one are added.
     """
     few = blocks.device.type == "cpu" and len(blocks.queries) <= comparison.FEW
-    dtype = torch.float32 if few else None  # The products of few queries are those of float32.
-    queries = prepare(blocks.queries, "queries", similarity, exact=True, dtype=dtype)
+    buffer = torch.empty(blocks.queries.shape) if few else None  # The products of few queries are those of float32.
+    queries, buffer = prepare(blocks.queries, "queries", similarity, exact=True, buffer=buffer), None
     if not len(queries.values):
         return Hits(np.empty((0, k), np.float32), np.empty((0, k), np.int64))
     tops = [TopK(queries.part(slice(low, low + _QUERIES)), k) for low in range(0, len(queries.values), _QUERIES)]
     for start, values in blocks:
         key = (start, len(values), values.device)
         cached = None if norms is None else norms.get(key)
-        rows = prepare(values, "corpus", similarity, start, queries=queries if few else None, norms=cached)
+        rows = prepare(
+            values, "corpus", similarity, start, buffer=buffer, queries=queries if few else None, norms=cached
+        )
+        buffer = buffer if few or buffer is not None else rows.low_precision
         if rows.low_precision is not None and norms is not None:
             norms[key] = rows.norms
         for top in tops:
