@@ -173,7 +173,9 @@ def collect_outputs(
             continue
         if result is None:
             result = torch.empty(rows, *outputs.shape[1:], device=device)
-        if outputs.device == device:
+        if rows == 1 and outputs.device == device:
+            result.copy_(outputs)
+        elif outputs.device == device:
             result[move(torch.from_numpy(indices), device)] = outputs
         else:
             gathered.append((indices, outputs))
