@@ -173,10 +173,8 @@ def collect_outputs(
             continue
         if result is None:
             result = torch.empty(rows, *outputs.shape[1:], device=device)
-        if rows == 1 and outputs.device == device:
-            result.copy_(outputs)
-        elif outputs.device == device:
-            result[move(torch.from_numpy(indices), device)] = outputs
+        if outputs.device == device:
+            result[... if rows == 1 else move(torch.from_numpy(indices), device)] = outputs
         else:
             gathered.append((indices, outputs))
             if sum(part.numel() for _, part in gathered) >= _GATHERED:
