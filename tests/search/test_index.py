@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +13,7 @@ import torch
 
 from sbert.pipeline.quantization import calibrate, quantize
 from sbert.search import Index, semantic_search
+from tests.vector_files.samples import fill_disk
 
 
 def vectors(rows: int, dim: int = 12, seed: int = 0) -> np.ndarray:
@@ -138,6 +142,22 @@ def test_what_is_empty_or_does_not_fit(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="top_k=0"):
             opened.search(vectors(1), 0)
         assert len(opened) == 2
+
+
+def test_a_full_disk_leaves_the_old_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    index, path = Index(), tmp_path / "index"
+    index.add(np.eye(2, 3, dtype=np.float32))
+    index.save(path)
+    index.add(np.eye(2, 3, dtype=np.float32))
+    for room in count():
+        with monkeypatch.context() as patch, suppress(OSError):
+            fill_disk(patch, room)
+            index.save(path)
+            break
+        assert len(Index.load(path)) == 2
+        assert os.listdir(tmp_path) == ["index"]
+    assert len(Index.load(path)) == 4
+    assert room > 3
 
 
 def test_nothing_of_others_is_taken_away(tmp_path: Path) -> None:
