@@ -48,7 +48,7 @@ def test_fewer_bits(precision: str, tmp_path: Path) -> None:
     corpus, queries = vectors(300), vectors(4, seed=1)
     ranges = calibrate(corpus) if precision == "int8" else None
     codes = quantize(torch.from_numpy(corpus), precision, ranges)
-    expected = semantic_search(queries, codes, 9, precision=precision, ranges=ranges)
+    expected = semantic_search(queries, codes, 9, ranges=ranges)
     index = Index(precision=precision, ranges=ranges)
     index.add(corpus)
     index.save(tmp_path / "index")

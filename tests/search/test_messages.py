@@ -46,6 +46,7 @@ NUMBERS = rf"must hold numbers, not text \(.*\); {ENCODE}"
 TYPES: list[tuple[Callable[[], Any], str]] = [
     (lambda: cos_sim("a", "b"), rf"a {NUMBERS}"),
     (lambda: cos_sim(CODES, CODES), r"a must hold floats, not codes of torch.uint8; .*dequantize"),
+    (lambda: semantic_search(INT8, INT8), r"queries must hold floats, not codes of torch.int8; .*dequantize"),
     (lambda: semantic_search("a b", V), rf"queries {NUMBERS}"),
     (lambda: semantic_search(V, V, top_k=5.0), r"top_k is 5\.0; pass a whole number"),
     (lambda: paraphrase_mining(TEXTS, M), "must be a SentenceEncoder, not of type list; pass the model first, then"),
@@ -66,8 +67,6 @@ VALUES: list[tuple[Callable[[], Any], str]] = [
     (lambda: semantic_search(V, V, oversample=8), "oversample=8 needs rescore"),
     (lambda: semantic_search(ONE, 1e200 * EYE, similarity="dot"), r"corpus\[0\] is longer than 1e\+150"),
     (lambda: semantic_search(ONE, EYE, ranges=RANGES), "ranges belong to int8, and the corpus is float32; remove"),
-    (lambda: semantic_search(INT8, INT8), "int8 codes may be int8 or binary; pass precision='int8' or"),
-    (lambda: semantic_search(INT8, EYE), "the queries are codes, and the corpus is not; pass float queries, or"),
     (lambda: most_similar_pair(ONE), "there are 1 vectors; pass at least 2"),
     (lambda: community_detection(V, 75), "threshold=75 is not a cosine"),
     (lambda: cluster(V, "kmeans"), "takes clusters"),

@@ -18,7 +18,7 @@ instead of the rows, and rounded once more, by at most 2^-24 |p|, which g covers
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -51,6 +51,15 @@ _MAX_FRACTION, _MAX_FRACTION_OF_FEW = 1 / 32, 1 / 2
 FEW = 16
 # Queries, and rows, of a tile of the matrix of all pairs.
 TILE_QUERIES, TILE_ROWS = 256, 1 << 14
+# Queries that are compared with a block in one step.
+QUERIES = 512
+# Maximum number of values, and of rows, in a block, on a CPU and on a GPU. For a small dimension, the scores take more
+# memory than the vectors.
+_VALUES, _VALUES_ON_GPU = 6 << 20, 1 << 26
+_ROWS, _BLOCK_ON_GPU = 1 << 15, 1 << 18
+
+# The lengths of blocks, by first row, number of rows and device.
+Norms = dict[tuple[int, int, torch.device], Tensor]
 
 
 class PreparedVectors(NamedTuple):
@@ -430,6 +439,46 @@ class TopK:
             self._select()
         _, indices, scores = self._pairs[0]
         return Hits(scores.view(shape).cpu().numpy(), indices.view(shape).cpu().numpy())
+
+
+def block_rows(queries: Tensor) -> int:
+    """The number of rows that some queries are compared with in one step: a multiple of the groups of the prefilter."""
+    most, values = (_ROWS, _VALUES) if queries.device.type == "cpu" else (_BLOCK_ON_GPU, _VALUES_ON_GPU)
+    return max(64, min(values // queries.shape[1], most) // 64 * 64)
+
+
+def search_blocks(asked: Tensor, parts: Iterable[Tensor], k: int, similarity: str, norms: Norms | None = None) -> Hits:
+    """The top k rows of a corpus for each query.
+
+    Args:
+        asked: The queries, float32 or float64.
+        parts: The corpus in parts of any number of rows, float32 or float64, on the device of the queries.
+        k: Maximum number of rows per query.
+        similarity: Similarity of the scores.
+        norms: Lengths from earlier searches of the same corpus, to which those of this one are added.
+
+    Shape:
+        asked: (queries, dim). Each part: (rows, dim). Each output: (queries, min(k, rows of all parts)).
+    """
+    few, step, start = asked.device.type == "cpu" and len(asked) <= FEW, block_rows(asked), 0
+    buffer = torch.empty(asked.shape) if few else None  # The products of few queries are those of float32.
+    queries, buffer = prepare(asked, "queries", similarity, exact=True, buffer=buffer), None
+    if not len(asked):
+        return Hits(np.empty((0, k), np.float32), np.empty((0, k), np.int64))
+    tops = [TopK(queries.part(slice(low, low + QUERIES)), k) for low in range(0, len(asked), QUERIES)]
+    for part in parts:
+        for low in range(0, len(part), step):
+            values = part[low : low + step]
+            key = (start, len(values), values.device)
+            cached, of_few = None if norms is None else norms.get(key), queries if few else None
+            rows = prepare(values, "corpus", similarity, start, buffer=buffer, queries=of_few, norms=cached)
+            buffer = buffer if few or buffer is not None else rows.low_precision
+            if rows.low_precision is not None and norms is not None:
+                norms[key] = rows.norms
+            for top in tops:
+                top.add(rows, start)
+            start += len(values)
+    return tops[0].hits() if len(tops) == 1 else Hits(*map(np.concatenate, zip(*map(TopK.hits, tops), strict=True)))
 
 
 # --------------------------------------------------------------------------------------- the pairs above a limit

@@ -5,8 +5,6 @@ from __future__ import annotations
 import mmap
 import os
 from collections.abc import Iterator
-from functools import partial
-from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,24 +17,17 @@ from torch import Tensor
 from sbert.functional import Vectors, check_similarity
 from sbert.inputs.arguments import check_count, check_positive, known_arguments
 from sbert.inputs.vectors import matrix, tensor_of, vectors_of
-from sbert.pipeline.quantization import check_ranges, dequantize
-from sbert.search.exact import comparison
-from sbert.search.exact.comparison import Hits, TopK, pair_scores, prepare
+from sbert.pipeline.quantization import dequantize
+from sbert.search.exact.comparison import QUERIES, Hits, block_rows, pair_scores, prepare, search_blocks
 from sbert.vector_files.formats import map_file
 
-# Queries that are compared with a block in one step.
-_QUERIES = 512
 # Default number of candidates per requested row that are rescored.
 _OVERSAMPLE = 4
-# Maximum number of values, and of rows, in a block, on a CPU and on a GPU. For a small dimension, the scores take more
-# memory than the vectors.
-_VALUES, _VALUES_ON_GPU = 6 << 20, 1 << 26
-_ROWS, _ROWS_ON_GPU = 1 << 15, 1 << 18
+# Precisions of corpora by dtype; those of other dtypes are floats. int8 codes may also be binary.
+_PRECISIONS = {"int8": "int8", "uint8": "ubinary"}
 # Bytes around a page that some systems map when the page is read.
 _READAHEAD = 4 << 20
 
-# The lengths of blocks, by first row, number of rows and device.
-Norms = dict[tuple[int, int, torch.device], Tensor]
 # Vectors in memory or in a file, but not an iterator.
 Whole = Vectors | str | os.PathLike[str]
 
@@ -48,7 +39,6 @@ def semantic_search(
     top_k: int = 10,
     *,
     similarity: str = "cosine",
-    precision: str | None = None,
     ranges: npt.ArrayLike | None = None,
     rescore: Whole | None = None,
     oversample: int | None = None,
@@ -60,13 +50,12 @@ def semantic_search(
     block, so it may be larger than memory.
 
     Args:
-        queries: Vectors; or codes, if the corpus holds codes of the same kind.
+        queries: Vectors of floats.
         corpus: Vectors of float64, float32 or float16, or int8 or binary codes from ``quantize``: an array, a tensor, a
             memory map, the path of a ``.npy`` file, or an iterator over blocks of these.
         top_k: Number of rows per query; all rows if the corpus has fewer.
         similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``, the latter two as negative distances.
             The values of binary codes are 1 and -1.
-        precision: Precision of the corpus, ``"int8"`` or ``"binary"``, if dtype and dimension do not tell.
         ranges: The ranges with which int8 codes were made; without them, the codes themselves are the values.
         rescore: The same rows as in ``corpus`` in a higher precision. The best ``oversample * top_k`` rows of
             ``corpus`` are scored again with these vectors. ``ranges`` belong to the one that is int8.
@@ -98,42 +87,17 @@ def semantic_search(
     if rescore is None:
         if oversample is not None:
             raise ValueError(f"oversample={oversample} needs rescore; pass rescore=, or remove oversample")
-        return search_blocks(CorpusBlocks(queries, corpus, precision, ranges), k, similarity)
-    finer = open_corpus("rescore", rescore)
-    blocks = CorpusBlocks(queries, corpus, precision, ranges, ranges_optional=finer.dtype in (np.int8, torch.int8))
-    hits = search_blocks(blocks, k * (check_positive("oversample", oversample) or _OVERSAMPLE), similarity)
-    if len(hits.scores) and blocks.count != len(finer):
-        raise ValueError(f"rescore has {len(finer)} rows, and the corpus {blocks.count}; pass the same rows in both")
-    return rescore_hits(queries, hits, finer, k, similarity, ranges)
-
-
-def search_blocks(blocks: CorpusBlocks, k: int, similarity: str, norms: Norms | None = None) -> Hits:
-    """The top k rows of a corpus for its queries.
-
-    Args:
-        blocks: The corpus and its queries.
-        k: Maximum number of rows per query.
-        similarity: Similarity of the scores.
-        norms: Lengths from earlier searches of the same corpus, to which those of this one are added.
-    """
-    few = blocks.device.type == "cpu" and len(blocks.queries) <= comparison.FEW
-    buffer = torch.empty(blocks.queries.shape) if few else None  # The products of few queries are those of float32.
-    queries, buffer = prepare(blocks.queries, "queries", similarity, exact=True, buffer=buffer), None
-    if not len(queries.values):
-        return Hits(np.empty((0, k), np.float32), np.empty((0, k), np.int64))
-    tops = [TopK(queries.part(slice(low, low + _QUERIES)), k) for low in range(0, len(queries.values), _QUERIES)]
-    for start, values in blocks:
-        key = (start, len(values), values.device)
-        cached = None if norms is None else norms.get(key)
-        rows = prepare(
-            values, "corpus", similarity, start, buffer=buffer, queries=queries if few else None, norms=cached
-        )
-        buffer = buffer if few or buffer is not None else rows.low_precision
-        if rows.low_precision is not None and norms is not None:
-            norms[key] = rows.norms
-        for top in tops:
-            top.add(rows, start)
-    return tops[0].hits() if len(tops) == 1 else Hits(*map(np.concatenate, zip(*map(TopK.hits, tops), strict=True)))
+        asked = _on_device_of("queries", queries, corpus)
+        parts = corpus if isinstance(corpus, Iterator) else iter([corpus])
+        return search_blocks(asked, read_blocks(asked, parts, ranges=ranges), k, similarity)
+    coarse, fine = open_corpus("corpus", corpus), open_corpus("rescore", rescore)
+    if len(coarse) != len(fine):
+        raise ValueError(f"rescore has {len(fine)} rows, and the corpus {len(coarse)}; pass the same rows in both")
+    asked = _on_device_of("queries", queries, coarse)
+    is_coded = fine.dtype in (np.int8, torch.int8)
+    blocks = read_blocks(asked, iter([coarse]), ranges=None if is_coded else ranges)
+    hits = search_blocks(asked, blocks, k * (check_positive("oversample", oversample) or _OVERSAMPLE), similarity)
+    return rescore_hits(queries, hits, fine, k, similarity, ranges if is_coded else None)
 
 
 def rescore_hits(
@@ -170,16 +134,16 @@ def scores_of_rows(
     Shape:
         Output: (pairs,).
     """
-    whole, asked = open_corpus(name, corpus), tensor_of(matrix("queries", queries))
-    asked = asked if asked.dtype == torch.float64 else asked.float()
+    whole = open_corpus(name, corpus)
+    asked = _on_device_of("queries", queries, whole)
     scores = np.empty(len(rows), np.float32)
-    for low in range(0, len(asked), _QUERIES):
-        part = slice(*np.searchsorted(query_ids, (low, low + _QUERIES)))
+    for low in range(0, len(asked), QUERIES):
+        part = slice(*np.searchsorted(query_ids, (low, low + QUERIES)))
         unique, positions = np.unique(rows[part], return_inverse=True)
-        blocks = CorpusBlocks(asked[low : low + _QUERIES], whole[unique], None, ranges, ranges_optional=True, name=name)
-        some = prepare(blocks.queries, "queries", similarity, exact=True)
-        result = prepare(torch.cat([some.values[:0], *(values for _, values in blocks)]), name, similarity)
-        row_ids, asked_ids = (torch.from_numpy(ids).to(blocks.device) for ids in (positions, query_ids[part] - low))
+        some = prepare(asked[low : low + QUERIES], "queries", similarity, exact=True)
+        blocks = read_blocks(some.values, iter([whole[unique]]), ranges=ranges, name=name)
+        result = prepare(torch.cat([some.values[:0], *blocks]), name, similarity)
+        row_ids, asked_ids = (torch.from_numpy(ids).to(asked.device) for ids in (positions, query_ids[part] - low))
         scores[part] = pair_scores(some, result, row_ids, asked_ids).cpu().numpy()
     return scores
 
@@ -187,83 +151,44 @@ def scores_of_rows(
 # ------------------------------------------------------------------------------------- the corpus, block by block
 
 
-class CorpusBlocks:
-    """Blocks of a corpus, checked and converted to floats, and the queries that they are compared with.
+def read_blocks(
+    queries: Tensor,
+    parts: Iterator[Any],
+    precision: str | None = None,
+    ranges: npt.ArrayLike | None = None,
+    name: str = "corpus",
+) -> Iterator[Tensor]:
+    """Blocks of a corpus as floats on the device of the queries, (rows, dim).
 
     Args:
-        queries: (queries, dim) floats; or codes of the same kind as those of the corpus.
-        corpus: Array, tensor, the path of a ``.npy`` file, or an iterator over these.
-        precision: ``"float32"``, ``"int8"``, ``"binary"`` or ``"ubinary"``; None to derive it from dtype and dimension.
+        queries: (queries, dim) the vectors that it is compared with.
+        parts: Arrays, tensors, or paths of ``.npy`` files.
+        precision: A key of ``PRECISIONS``; None to derive it from dtype and dimension.
         ranges: Ranges of int8 codes.
-        ranges_optional: Whether ``ranges`` are allowed if the corpus is not int8; they may belong to ``rescore``.
         name: Name of the caller's argument, for messages.
+
+    Raises:
+        ValueError: If a part does not fit the queries or the ranges.
     """
-
-    def __init__(
-        self,
-        queries: Any,
-        corpus: Any,
-        precision: str | None = None,
-        ranges: Any = None,
-        *,
-        ranges_optional: bool = False,
-        name: str = "corpus",
-    ) -> None:
-        whole = [] if isinstance(corpus, Iterator) else [open_corpus(name, corpus)]
-        self._wholes: Iterator[Any] = iter(whole) if whole else map(partial(open_corpus, name), corpus)
-        asked = tensor_of(matrix("queries", queries)).detach()
-        self.device = torch.device("cpu")
-        for vectors in (asked, corpus):
-            if isinstance(vectors, Tensor) and vectors.device.type != "cpu":
-                self.device = _exact_device(vectors.device)
-        self.count: int = 0  # Rows that were read.
-        self._coded = asked.dtype in (torch.int8, torch.uint8)
-        self._dim = asked.shape[1]
-        self._precision, self._name = precision, name
-        self._ranges = None if ranges is None else check_ranges(ranges, self._dim)
-        self._ranges_optional = ranges_optional
-        if self._coded:  # They have the precision of the corpus.
-            first = next(self._wholes, np.empty((0, self._dim)))
-            self._wholes = chain([first], self._wholes)
-            asked = dequantize(asked, self._recognize(first), self._ranges)
-        self.queries: Tensor = (asked if asked.dtype == torch.float64 else asked.float()).to(self.device)
-
-    def __iter__(self) -> Iterator[tuple[int, Tensor]]:
-        """The index of the first row of each block, and its rows as floats, (rows, dim)."""
-        most, values = (_ROWS, _VALUES) if self.device.type == "cpu" else (_ROWS_ON_GPU, _VALUES_ON_GPU)
-        most = max(64, min(values // self._dim, most) // 64 * 64)  # A multiple of the groups of the prefilter.
-        for whole in self._wholes:
-            precision = self._recognize(whole)
-            low, dim = 0, None if self._coded else self._dim
-            while low < len(whole):
-                high = low + most
-                block = tensor_of(_without_flag(whole[low:high])).detach().to(self.device)
-                if precision != "float32":
-                    block = dequantize(block, precision, self._ranges, dim)
-                yield self.count + low, block if block.dtype == torch.float64 else block.float()
-                _release(whole, low, high)
-                low = high
-            self.count += len(whole)
-
-    def _recognize(self, whole: np.ndarray | Tensor) -> str:
-        """The precision of some rows, by dtype and dimension; a ValueError if they do not fit queries or ranges."""
-        precision = self._precision or "float32"
-        if self._precision is None and whole.dtype in (np.int8, torch.int8):
-            if self._coded:
-                raise ValueError("int8 codes may be int8 or binary; pass precision='int8' or precision='binary'")
-            precision = "int8" if whole.shape[1] == self._dim else "binary"
-        elif self._precision is None and whole.dtype in (np.uint8, torch.uint8):
-            precision = "ubinary"
-        elif self._precision is None and self._coded:
-            raise ValueError("the queries are codes, and the corpus is not; pass float queries, or quantize the corpus")
-        if self._ranges is not None and precision != "int8" and not self._ranges_optional:
-            raise ValueError(f"ranges belong to int8, and the corpus is {precision}; remove ranges")
-        expected = -(-self._dim // 8) if precision.endswith("binary") and not self._coded else self._dim
+    dim, step = queries.shape[1], block_rows(queries)
+    for part in parts:
+        whole = open_corpus(name, part)
+        of_part = precision or _PRECISIONS.get(str(whole.dtype).removeprefix("torch."), "float32")
+        if precision is None and of_part == "int8" and whole.shape[1] != dim:
+            of_part = "binary"
+        if ranges is not None and of_part != "int8":
+            raise ValueError(f"ranges belong to int8, and the corpus is {of_part}; remove ranges")
+        expected = -(-dim // 8) if of_part.endswith("binary") else dim
         if whole.shape[1] != expected:
-            fits = f"of dim {self._dim}" if precision == "float32" else f"{precision} codes of {expected} bytes"
+            fits = f"{of_part} codes of {expected} bytes" if of_part.endswith("binary") else f"of dim {dim}"
             shape = tuple(whole.shape)
-            raise ValueError(f"{self._name} has shape {shape}, and the queries are {fits}; encode both with one model")
-        return precision
+            raise ValueError(f"{name} has shape {shape}, and the queries are {fits}; encode both with one model")
+        for low in range(0, len(whole), step):
+            block = tensor_of(_without_flag(whole[low : low + step])).detach().to(queries.device)
+            if of_part != "float32":
+                block = dequantize(block, of_part, ranges, dim)
+            yield block if block.dtype == torch.float64 else block.float()
+            _release(whole, low, low + step)
 
 
 def open_corpus(name: str, vectors: Any) -> np.ndarray | Tensor:
@@ -289,6 +214,13 @@ def in_memory(name: str, vectors: Any) -> Tensor:
     """Vectors in memory as float32 or float64, on a device that has float64."""
     tensor = vectors_of(name, vectors).detach()
     return tensor.to(_exact_device(tensor.device))
+
+
+def _on_device_of(name: str, vectors: Any, corpus: Any) -> Tensor:
+    """``in_memory``, on the device of the corpus if that is a tensor on another one than the CPU."""
+    tensor = in_memory(name, vectors)
+    on_cpu = not isinstance(corpus, Tensor) or corpus.device.type == "cpu"
+    return tensor if on_cpu else tensor.to(_exact_device(corpus.device))
 
 
 def _exact_device(device: torch.device) -> torch.device:

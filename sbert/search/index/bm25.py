@@ -6,7 +6,7 @@ import re
 import threading
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -66,7 +66,7 @@ class BM25:
 
     @known_arguments
     def __init__(self, *, language: str | None = None) -> None:
-        terms_of((), language)
+        terms_of("", language)
         self.language: str | None = language
         self._ids = Ids("text")
         self._numbers: dict[str, int] = {}  # Of each term.
@@ -100,8 +100,8 @@ class BM25:
         new = self._ids.new_ids(ids, len(checked))
         numbers, self._scores = self._numbers, None
         tokens = [
-            np.array([numbers.setdefault(term, len(numbers)) for term in terms], np.int32)
-            for terms in terms_of(checked, self.language)
+            np.array([numbers.setdefault(term, len(numbers)) for term in terms_of(text, self.language)], np.int32)
+            for text in checked
         ]
         append_block(self._tokens, np.concatenate([np.empty(0, np.int32), *tokens]))
         append_block(self._lengths, np.array([*map(len, tokens)], np.int32))
@@ -157,25 +157,19 @@ class BM25:
         rows = np.arange(len(self._ids.ids)) if allowed is None else allowed.nonzero()[0]
         shape = len(queries), min(k, len(rows))
         scores, texts = np.empty(shape, np.float32), np.empty(shape, np.int64)
-        for query, terms in enumerate(terms_of(queries, self.language)):
-            allowed_scores = self._score(terms)[rows]
-            top = _top_positions(allowed_scores, k)
-            scores[query], texts[query] = allowed_scores[top], rows[top]
-        return IndexHits(scores, texts)
-
-    def _score(self, terms: list[str]) -> npt.NDArray[np.float32]:
-        """The score of each text. Shape: (texts,)."""
-        result = np.zeros(len(self._ids.ids), np.float32)
-        if not self._numbers:
-            return result
-        if (scores := self._scores) is None:
+        if (of_terms := self._scores) is None and self._numbers:
             with _BUILDING:
-                scores = self._scores = self._scores or self._build()
-        for term, count in Counter(terms).items():
-            if (number := self._numbers.get(term)) is not None:
-                part = slice(*scores.starts[number : number + 2])
-                result[scores.texts[part]] += count * scores.values[part]
-        return result
+                of_terms = self._scores = self._scores or self._build()
+        for query, text in enumerate(queries):
+            of_texts = np.zeros(len(self._ids.ids), np.float32)
+            for term, count in Counter(terms_of(text, self.language)).items():
+                if of_terms is not None and (number := self._numbers.get(term)) is not None:
+                    part = slice(*of_terms.starts[number : number + 2])
+                    of_texts[of_terms.texts[part]] += count * of_terms.values[part]
+            of_texts = of_texts if allowed is None else of_texts[rows]
+            top = _top_positions(of_texts, k)
+            scores[query], texts[query] = of_texts[top], rows[top]
+        return IndexHits(scores, texts)
 
     def _build(self) -> _Scores:
         """The scores of all terms."""
@@ -278,12 +272,12 @@ def choose_language(language: str | None, model: Any) -> str | None:
         ('english', None)
     """
     if language != "auto":
-        terms_of((), language)
+        terms_of("", language)
         return language
     with suppress(ImportError, ValueError):
         codes = dict(zip(_CODES[::2], _CODES[1::2], strict=True))
         name = codes.get((getattr(model, "language", None) or "").partition("-")[0])
-        terms_of((), name)
+        terms_of("", name)
         return name
     return None
 
@@ -304,23 +298,23 @@ class _Terms(dict[str, str]):
         return term
 
 
-def terms_of(texts: Iterable[str], language: str | None) -> Iterator[list[str]]:
-    """The terms of each text. With a language, its stop words are left out and its words are stemmed.
+def terms_of(text: str, language: str | None) -> list[str]:
+    """The terms of a text. With a language, its stop words are left out and its words are stemmed.
 
     Raises:
         ImportError: If bm25s, which has the stop words, or PyStemmer is not installed.
         ValueError: If the language is unknown.
 
     Example:
-        >>> list(terms_of(["The cats are sleeping."], "english"))
-        [['cat', 'sleep']]
+        >>> terms_of("The cats are sleeping.", "english")
+        ['cat', 'sleep']
     """
     if language is None:
-        return map(words_of, texts)
+        return words_of(text)
     terms: _Terms | None = getattr(_CACHED, language, None)
     if terms is None or len(terms) > _MOST_CACHED:
         setattr(_CACHED, language, terms := _new_terms(language))
-    return ([term for word in words_of(text) if (term := terms[word])] for text in texts)
+    return list(filter(None, map(terms.__getitem__, words_of(text))))
 
 
 def _new_terms(language: str) -> _Terms:

@@ -82,25 +82,27 @@ class Documents:
         self.path: Path | None = None if folder is None else folder / _FILE
         if folder is not None and not (folder / _FILE).exists():
             check_own(folder, "an index", partial(find_foreign, is_known=set[str]().__contains__))
-            with (
-                replacing(folder, None) as work,
-                self._translate_errors(),
-                closing(sqlite3.connect(work / _FILE, isolation_level=None)) as connection,
-            ):
-                _create(connection, about)
+            with replacing(folder, None) as work:
+                try:
+                    with closing(sqlite3.connect(work / _FILE, isolation_level=None)) as connection:
+                        _create(connection, about)
+                except sqlite3.DatabaseError as error:
+                    raise self._explain(error) from error
         self._connect()
         if folder is None:
             _create(self._connection, about)
 
     def _connect(self) -> None:
-        with self._translate_errors():
-            address = ":memory:" if self.path is None else f"{self.path.absolute().as_uri()}?mode=rw"
+        address = ":memory:" if self.path is None else f"{self.path.absolute().as_uri()}?mode=rw"
+        try:
             self._connection = sqlite3.connect(
                 address, timeout=_PATIENCE, isolation_level=None, check_same_thread=False, uri=self.path is not None
             )
             self.close = weakref.finalize(self, self._connection.close)
             self._connection.execute("PRAGMA secure_delete = ON")  # Removed texts do not stay in the file.
-        self._process, self._file = os.getpid(), _identify(self.path)
+        except sqlite3.DatabaseError as error:
+            raise self._explain(error) from error
+        self._process, self._file = os.getpid(), self.path and _identify(self.path)
 
     @contextmanager
     def transaction(self, mode: str = "") -> Iterator[None]:
@@ -111,11 +113,14 @@ class Documents:
         """
         if self.path is not None and self._process != os.getpid():
             self._connect()  # A forked child must not use a connection of its parent.
-        if _identify(self.path) != self._file:
+        if self.path is not None and _identify(self.path) != self._file:
             raise FileNotFoundError(f"{self.path} was deleted or replaced since it was opened; open the index again")
-        with self._translate_errors(), self._connection:  # It commits at the end, or rolls back.
-            self._connection.execute(f"BEGIN {mode}")
-            yield
+        try:
+            with self._connection:  # It commits at the end, or rolls back.
+                self._connection.execute(f"BEGIN {mode}")
+                yield
+        except sqlite3.DatabaseError as error:
+            raise self._explain(error) from error
 
     def about(self) -> dict[str, Any]:
         """What the database says about itself."""
@@ -145,12 +150,13 @@ class Documents:
             yield [self._check_record(fields) for fields in block]
 
     def texts(self, rows: Iterable[int]) -> dict[int, str]:
-        """The texts of some documents by their keys, without those that another process has removed."""
+        """The texts of some documents by their keys."""
         texts = {}
         for row in rows:
             fields = self._connection.execute("SELECT * FROM documents WHERE row = ?", [row]).fetchone()
-            if fields is not None:
-                texts[row] = self._check_record(fields).text.decode("utf-8", "surrogatepass")
+            if fields is None:
+                raise self.damage("documents are missing")
+            texts[row] = self._check_record(fields).text.decode("utf-8", "surrogatepass")
         return texts
 
     def _check_record(self, fields: Sequence[Any]) -> DocumentRecord:
@@ -163,22 +169,18 @@ class Documents:
         """The error that says what is wrong with the database."""
         return UnreadableError(self.path or Path(":memory:"), f"is damaged: {reason}", _REMEDY)
 
-    @contextmanager
-    def _translate_errors(self) -> Iterator[None]:
-        """Errors of SQLite as those of the library: an OSError if the disk or another process is the reason."""
-        try:
-            yield
-        except sqlite3.ProgrammingError as error:
-            raise ValueError(f"{self.path or 'the index'} is closed; open it again ({error})") from error
-        except sqlite3.DatabaseError as error:
-            if type(error) is sqlite3.DatabaseError or str(error).startswith("no such"):
-                raise self.damage(str(error)) from error
-            raise OSError(f"{self.path or 'the index'}: {error}; nothing was changed") from error
+    def _explain(self, error: sqlite3.DatabaseError) -> Exception:
+        """An error of SQLite as one of the library: an OSError if the disk or another process is the reason."""
+        if isinstance(error, sqlite3.ProgrammingError):
+            return ValueError(f"{self.path or 'the index'} is closed; open it again ({error})")
+        if type(error) is sqlite3.DatabaseError or str(error).startswith("no such"):
+            return self.damage(str(error))
+        return OSError(f"{self.path or 'the index'}: {error}; nothing was changed")
 
 
-def _identify(path: Path | None) -> tuple[int, int] | None:
+def _identify(path: Path) -> tuple[int, int] | None:
     """Device and inode of a file, which tell it from another that has its name later."""
-    status = path.stat() if path is not None and path.exists() else None
+    status = path.stat() if path.exists() else None
     return None if status is None else (status.st_dev, status.st_ino)
 
 

@@ -85,30 +85,34 @@ def fuse_checked(
     hits: Sequence[IndexHits], top_k: int, weights: Sequence[float], constant: float | None = None
 ) -> IndexHits:
     """``fuse`` of results that need no check: by the ranks if there is a constant, otherwise by the scores."""
-    fused: list[tuple[list[Id], list[float]]] = []
-    for query in range(len(hits[0].ids)):
-        shares: dict[Id, list[float]] = {}  # Of each id, in each of the results.
-        for number, (result, weight) in enumerate(zip(hits, weights, strict=True)):
-            of_result = weight * _shares(result.scores[query].astype(float), constant)
-            for identity, share in zip(result.ids[query].tolist(), of_result.tolist(), strict=True):
-                shares.setdefault(identity, [0.0] * len(hits))[number] += share
+    shares, numbers = [], []  # What each hit adds to the score of its id, and the number of its result.
+    for number, (result, weight) in enumerate(zip(hits, weights, strict=True)):
+        scores = result.scores.astype(float)  # (queries, ids)
+        least = scores.min(axis=1, initial=np.inf, keepdims=True)
+        span = scores.max(axis=1, initial=-np.inf, keepdims=True) - least
+        if constant is None:
+            share = np.divide(scores - least, span, out=np.ones_like(scores), where=span > 0)
+        else:
+            share = 1 / (constant + 1 + np.arange(scores.shape[1]))
+        shares.append(np.where((scores != 0) | (least < 0), weight * share, 0))
+        numbers.append(np.full(scores.shape[1], number))
+    added, number_of = np.concatenate(shares, axis=1), np.concatenate(numbers)
+    ids = np.concatenate(list(zip(*hits, strict=True))[1], axis=1)
+    best_ids, best_scores = [], []
+    for query in range(len(ids)):
+        unique, first, inverse = np.unique(ids[query], return_index=True, return_inverse=True)
+        table = np.zeros((len(unique), len(hits)))
+        np.add.at(table, (inverse, number_of), added[query])
         # Added in an order that does not depend on that of the results, so that equal scores are equal.
-        sums = np.sort(np.array([*shares.values()]).reshape(-1, len(hits)), axis=1).sum(axis=1)
-        best, ids = np.argsort(-sums, kind="stable")[:top_k], [*shares]
-        fused.append(([ids[row] for row in best.tolist()], sums[best].tolist()))
-    columns = min([top_k, *(len(ids) for ids, _ in fused)])
-    shape, dtype = (len(fused), columns), next((part.ids.dtype for part in hits if part.ids.size), hits[0].ids.dtype)
-    names: npt.NDArray[Any] = np.array([ids[:columns] for ids, _ in fused], dtype).reshape(shape)
-    return IndexHits(np.array([sums[:columns] for _, sums in fused], np.float32).reshape(shape), names)
-
-
-def _shares(scores: npt.NDArray[np.float64], constant: float | None) -> npt.NDArray[np.float64]:
-    """What each hit of a query adds to the score of its id; 0 if it has nothing in common with the query."""
-    matches = (scores != 0) | (scores.min(initial=0) < 0)
-    if constant is not None:
-        return np.where(matches, 1 / (constant + 1 + np.arange(len(scores))), 0)
-    span = np.ptp(scores) if len(scores) else 0
-    return np.where(matches, (scores - scores.min(initial=np.inf)) / span if span else 1, 0)
+        sums = np.sort(table, axis=1).sum(axis=1)
+        best = np.lexsort((first, -sums))[:top_k]
+        best_ids.append(unique[best])
+        best_scores.append(sums[best])
+    shape = len(ids), min([top_k, *map(len, best_ids)])
+    fused = IndexHits(np.empty(shape, np.float32), np.empty(shape, ids.dtype))
+    for query in range(len(ids)):
+        fused.scores[query], fused.ids[query] = best_scores[query][: shape[1]], best_ids[query][: shape[1]]
+    return fused
 
 
 # ------------------------------------------------------------------------------------------------- reranking

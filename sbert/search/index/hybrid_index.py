@@ -269,10 +269,9 @@ class HybridIndex:
         if not asked:
             return ResultLists([], [])
         vectors = None if by == "lexical" else np.asarray(self.model.encode_query(asked), np.float32)
-        with self._lock:
-            with self._documents.transaction():
-                loaded = self._follow(lexical=by != "dense")
-            allowed = loaded.find_allowed(chosen)
+        with self._lock, self._documents.transaction():
+            loaded = self._follow(lexical=by != "dense")
+            allowed = None if chosen is None else loaded.find_allowed(chosen)
             hits = []
             deepest = max(depth, CANDIDATES) if by == "hybrid" else depth
             if by != "dense" and loaded.bm25 is not None:
@@ -280,8 +279,7 @@ class HybridIndex:
             if vectors is not None:
                 hits.append(loaded.search(vectors, deepest, allowed, similarity))
             best = fuse_checked(hits, depth, WEIGHTS) if by == "hybrid" else hits[0]
-            with self._documents.transaction():
-                results = self._results(loaded, best, vectors, similarity)
+            results = self._results(loaded, best, vectors, similarity)
         return ResultLists(results if rerank is None else rerank_results(rerank, asked, results, k), asked)
 
     def _results(
@@ -297,24 +295,19 @@ class HybridIndex:
         """
         # In a lexical search, a document without any word of the query has the score 0.
         chosen = hits.scores != 0 if vectors is None else np.ones(hits.scores.shape, bool)
-        query_ids, positions = chosen.nonzero()[0], hits.ids[chosen].astype(np.int64)
+        query_ids, positions = chosen.nonzero()[0], hits.ids[chosen]
         spans = None
         if vectors is not None:
             best = loaded.best_passages(vectors, query_ids, positions, similarity)
             spans = loaded.spans[best].tolist()
-        names, scores = [loaded.names[position] for position in positions.tolist()], hits.scores[chosen].tolist()
-        rows = loaded.rows[positions].tolist()
+        rows, scores = loaded.rows[positions].tolist(), hits.scores[chosen].tolist()
         texts = self._documents.texts(dict.fromkeys(rows))
-        changed = self._documents.about()["change"] != loaded.about["change"]
-        if not changed and len(texts) < len(set(rows)):
-            raise self._documents.damage("documents are missing")
         results: list[list[Result]] = [[] for _ in hits.scores]
-        for number, query in enumerate(query_ids.tolist()):
-            text = texts.get(rows[number])
-            if text is not None:  # Otherwise, another process has removed it in the meantime.
-                start, end = (0, len(text)) if spans is None else spans[number]
-                metadata = deepcopy(loaded.metadata[loaded.kinds[positions[number]]])
-                results[query].append(Result(names[number], scores[number], text[start:end], start, end, metadata))
+        for number, (query, position) in enumerate(zip(query_ids.tolist(), positions.tolist(), strict=True)):
+            text = texts[rows[number]]
+            start, end = (0, len(text)) if spans is None else spans[number]
+            name, metadata = loaded.names[position], deepcopy(loaded.metadata[loaded.kinds[position]])
+            results[query].append(Result(name, scores[number], text[start:end], start, end, metadata))
         return results
 
 

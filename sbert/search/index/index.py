@@ -15,7 +15,8 @@ from sbert.functional import Vectors, check_similarity
 from sbert.inputs.arguments import check_count, check_positive, known_arguments
 from sbert.pipeline.notebook import Corpus, Table, tabulate_hits
 from sbert.pipeline.quantization import PRECISIONS, check_coding, check_ranges, quantize
-from sbert.search.exact.semantic_search import CorpusBlocks, Norms, in_memory, open_corpus, search_blocks
+from sbert.search.exact.comparison import Norms, search_blocks
+from sbert.search.exact.semantic_search import in_memory, open_corpus, read_blocks
 from sbert.search.index.index_folder import (
     VECTORS,
     Id,
@@ -175,8 +176,8 @@ class Index:
         k = check_count("top_k", top_k)
         values = in_memory("queries", queries)
         self._check_dim("queries", values)
-        blocks = CorpusBlocks(values, iter(self._blocks), self.precision, self.ranges)
-        hits = search_blocks(blocks, k, self.similarity, self._norms)
+        blocks = read_blocks(values, iter(self._blocks), self.precision, self.ranges)
+        hits = search_blocks(values, blocks, k, self.similarity, self._norms)
         return IndexHits(hits.scores, self._ids.array()[hits.indices])
 
     def _check_dim(self, name: str, values: Tensor) -> None:

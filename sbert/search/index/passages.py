@@ -7,9 +7,11 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
+import torch
 
 from sbert.functional import Float32
-from sbert.search.exact.semantic_search import CorpusBlocks, Norms, scores_of_rows, search_blocks
+from sbert.search.exact.comparison import Norms, search_blocks
+from sbert.search.exact.semantic_search import scores_of_rows
 from sbert.search.index.bm25 import BM25
 from sbert.search.index.documents import DocumentRecord, Documents
 from sbert.search.index.filters import Filter
@@ -37,8 +39,10 @@ class Passages:
         self.metadata: list[dict[str, Any]] = []  # Without repetition.
         self.bm25: BM25 | None = None
         self._known: dict[bytes, int] = {}
-        self._vectors = np.empty((0, 1), np.float32)  # There may be free rows at the end.
-        self._norms: Norms = {}  # Of the vectors, if there is one per document.
+        self.vectors: Float32 = np.empty((0, 1), np.float32)  # (passages, dim)
+        self._vectors = self.vectors  # The same, with free rows at the end.
+        self._owners = np.empty(0, np.int64)  # The position of each passage's document.
+        self._norms: Norms = {}  # Of the vectors.
         self._language = language
 
     # ------------------------------------------------------------------------------------- following the database
@@ -60,7 +64,8 @@ class Passages:
                 raise documents.damage("documents are missing, or are not those that were written")
             self.ids.next_id = about["next_id"]
             self.about, self.starts = about, self.counts.cumsum() - self.counts
-            self.names, self._norms = list(self.ids.ids), {}
+            self.names, self._norms, self.vectors = list(self.ids.ids), {}, self._vectors[: len(self.spans)]
+            self._owners = np.repeat(np.arange(len(self.rows)), self.counts)
         if lexical and self.bm25 is None:
             self.bm25 = BM25(language=self._language)
             for block in documents.after(-1):
@@ -121,43 +126,30 @@ class Passages:
 
     # ------------------------------------------------------------------------------------------------- searching
 
-    @property
-    def vectors(self) -> Float32:
-        """Shape: (passages, dim)."""
-        return self._vectors[: len(self.spans)]
-
-    def find_allowed(self, chosen: Filter | None) -> Mask | None:
-        """Which documents have the metadata, (documents,); None for all."""
-        if chosen is None:
-            return None
+    def find_allowed(self, chosen: Filter) -> Mask:
+        """Which documents have the metadata, (documents,)."""
         used, flags = np.flatnonzero(np.bincount(self.kinds)), np.zeros(len(self.metadata), bool)
         flags[used] = chosen([self.metadata[kind] for kind in used.tolist()])
         return flags[self.kinds]
 
     def search(self, queries: Float32, k: int, allowed: Mask | None, similarity: str) -> IndexHits:
         """The best documents by their best passage; the ids of the result are their positions."""
-        documents = np.arange(len(self.rows)) if allowed is None else allowed.nonzero()[0]
-        if not len(documents):
-            return IndexHits(np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), np.int64))
-        if len(self.spans) > len(self.rows):
-            return self._search_passages(queries, k, documents, similarity)
-        blocks = CorpusBlocks(queries, self.vectors if allowed is None else _blocks(self.vectors, documents))
-        hits = search_blocks(blocks, k, similarity, self._norms if allowed is None else None)
-        return IndexHits(hits.scores, documents[hits.indices])
-
-    def _search_passages(self, queries: Float32, k: int, documents: Positions, similarity: str) -> IndexHits:
-        """The best of some documents of several passages."""
-        owners = np.repeat(np.arange(len(self.rows)), self.counts)
-        passages, wanted = np.isin(owners, documents).nonzero()[0], min(k, len(documents))
-        reach = wanted
+        passages = None if allowed is None else allowed[self._owners].nonzero()[0]
+        total = len(self.spans if passages is None else passages)
+        reach = wanted = min(k, len(self.rows) if allowed is None else int(allowed.sum()))
         while True:
-            hits = search_blocks(CorpusBlocks(queries, _blocks(self.vectors, passages)), reach, similarity)
-            owned = owners[passages[hits.indices]]  # (queries, reach)
+            parts, norms = (
+                ([self.vectors], self._norms) if passages is None else (_blocks(self.vectors, passages), None)
+            )
+            hits = search_blocks(torch.from_numpy(queries), map(torch.from_numpy, parts), reach, similarity, norms)
+            owned = self._owners[hits.indices if passages is None else passages[hits.indices]]  # (queries, reach)
+            if len(self.spans) == len(self.rows):
+                return IndexHits(hits.scores, owned)
             first = [np.sort(np.unique(row, return_index=True)[1])[:wanted] for row in owned]
-            if reach >= len(passages) or all(len(columns) == wanted for columns in first):
+            if reach >= total or all(len(columns) == wanted for columns in first):
                 columns = np.array(first, np.int64).reshape(len(owned), wanted)
                 return IndexHits(np.take_along_axis(hits.scores, columns, 1), np.take_along_axis(owned, columns, 1))
-            reach = min(4 * reach, len(passages))
+            reach = min(4 * reach, total)
 
     def best_passages(self, queries: Float32, query_ids: Positions, documents: Positions, similarity: str) -> Positions:
         """The best passage of each pair of a query and a document.
