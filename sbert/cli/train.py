@@ -32,6 +32,7 @@ import argparse
 import json
 import os
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 from sbert.cli import train_build as build
@@ -101,7 +102,7 @@ def run(arguments: argparse.Namespace) -> None:
     rows = build.read_data(settings, verbose)
     trainer = build.make_trainer(settings, rows, config)
     try:
-        with lock_output(output if is_first else None):
+        with lock_output(output) if is_first else nullcontext():
             if is_first:
                 write_text(output / STORED, json.dumps(settings, indent=2, ensure_ascii=False) + "\n")
             trainer.fit(resume=bool(arguments.resume), show_progress_bar=verbose)

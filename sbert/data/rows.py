@@ -149,7 +149,7 @@ def to_word(value: object) -> str:
 
 
 class ClassIndex(int):
-    """The index of a class, by which a trainer knows the names of all classes, for cards and ``labels.json``."""
+    """The index of a class, by which a trainer knows the names of all classes, for cards."""
 
     class_names: tuple[str, ...]
 

@@ -35,7 +35,7 @@ by another metric than the first.
 - **Repeated texts** of a batch are encoded once. ``deduplicate=False`` encodes each of them. Rows ``(text, text)``
   train two dropout views of a text, as SimCSE does, if the model has dropout; ``sbert-mini`` has none.
 - **Samplers**: ``"random"``; ``"no_duplicates"``, no text twice in a batch, so that the positive of one row is never a
-  negative of another; ``"group_by_label"`` for the batch triplet losses; ``"length"``; or a function, which may have a
+  negative of another; ``"group_by_label"`` for the batch triplet losses; or a function, which may have a
   parameter ``epoch``: a curriculum gives easy rows first and more in each epoch. ``epochs=`` counts the rows of each.
 - **Several datasets**: ``Trainer(model, {"nli": nli, "sts": sts}, {"nli": loss, "sts": other})``, alternately or by
   size.
@@ -174,14 +174,7 @@ from sbert.distributed.buckets import GradientBuckets
 from sbert.distributed.ranks import Ranks
 from sbert.losses.signature import Signature
 from sbert.training.backward import TrainingBatch, backward
-from sbert.training.callbacks import (
-    Callback,
-    EarlyStopping,
-    MLflow,
-    Progress,
-    TensorBoard,
-    WandB,
-)
+from sbert.training.callbacks import Callback, EarlyStopping, Progress, TensorBoard, WandB
 from sbert.training.config import TrainingConfig
 from sbert.training.trainer import Trainer
 from sbert.training.training_data import ParquetRows, TrainingData
@@ -201,5 +194,4 @@ __all__ = [
     "EarlyStopping",
     "TensorBoard",
     "WandB",
-    "MLflow",
 ]

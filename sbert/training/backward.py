@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import itemgetter
@@ -25,7 +26,7 @@ from sbert.pipeline.batching import plan
 from sbert.pipeline.progress import warn_of_unreadable
 from sbert.pipeline.tokenize import Tokens
 
-_Head = tuple[str, int | None, str | None]  # The prompt, the maximum length and the route of a column.
+_Head = tuple[str, int | None, str]  # The prompt, the maximum length and the route of a column, if it has one.
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class TrainingBatch:
         tokens: Tokens of the unique texts, those of one route after those of another.
         columns: For each row of this rank and each column, the index of its text among the unique texts.
         rows: Number of rows of all ranks.
-        routes: The route of texts and their number, for each; None for the model itself.
+        routes: The route of texts and their number, for each; empty for the model itself.
         extras: What the loss takes beside its columns, for the rows of all ranks: ``labels``, ``texts`` (an id for
             each text, equal for equal texts), ``guide`` (vectors of another model) and row data, by name.
 
@@ -48,7 +49,7 @@ class TrainingBatch:
     tokens: Tokens
     columns: Tensor
     rows: int
-    routes: list[tuple[str | None, int]]
+    routes: list[tuple[str, int]]
     extras: dict[str, Any]
 
     @classmethod
@@ -63,7 +64,7 @@ class TrainingBatch:
         ranks: Ranks = ALONE,
         prompts: Sequence[str] | None = None,
         max_lengths: Sequence[int | None] | None = None,
-        routes: Sequence[str | None] | None = None,
+        routes: Sequence[str] | None = None,
         row_data: Mapping[str, Tensor | list[Any]] = MappingProxyType({}),
     ) -> TrainingBatch:
         """Tokenize rows of texts.
@@ -98,9 +99,10 @@ class TrainingBatch:
         # A rank without rows encodes a row as well, so that all ranks take the same steps.
         rows = texts[ranks.rank :: ranks.world] or texts[:1]
         none = [None] * len(prompts)
-        heads = list(zip(prompts, max_lengths or none, routes or none, strict=True))
+        heads = list(zip(prompts, max_lengths or none, routes or [""] * len(prompts), strict=True))
         tokens, positions, parts = _tokenize(model, rows, heads, deduplicate)
-        warn_of_unreadable(int(tokens.unreadable.sum()), len(tokens.unreadable), model._warned, "training texts")
+        if unreadable := int(tokens.unreadable.sum()):
+            warn_of_unreadable(unreadable, len(tokens.unreadable), model._warned, "training texts")
         extras: dict[str, Any] = dict(row_data)
         if labels is not None:
             extras["labels"] = labels
@@ -126,7 +128,7 @@ class TrainingBatch:
 
 def _tokenize(
     model: Any, rows: Sequence[tuple[Any, ...]], heads: list[_Head], deduplicate: bool
-) -> tuple[Tokens, npt.NDArray[np.int64], list[tuple[str | None, int]]]:
+) -> tuple[Tokens, npt.NDArray[np.int64], list[tuple[str, int]]]:
     """The tokens of the unique texts of rows, for each text of the rows its index among them, and their routes.
 
     Texts are tokenized together that have the same prompt, maximum length and route, their head.
@@ -141,10 +143,10 @@ def _tokenize(
             number = seen.count((head, text)) if deduplicate else len(group)
             seen.append((head, text))
             slots.append((head, group.setdefault((text, number), len(group))))
-    parts, starts, start, counts = [], {}, 0, dict[str | None, int]()
-    for head, group in sorted(groups.items(), key=lambda item: item[0][2] or ""):
-        prompt, length, route = head
-        encoder = model if route is None else model.route(route)
+    parts, starts, start, counts = [], {}, 0, dict[str, int]()
+    for head in sorted(groups, key=itemgetter(2)):
+        (prompt, length, route), group = head, groups[head]
+        encoder = model.route(route) if route else model
         more = {} if length is None else {"max_length": length}  # A cross-encoder takes none.
         parts.append(encoder.tokens(list(map(itemgetter(0), group)), prompt, **more))
         starts[head] = start
@@ -200,8 +202,7 @@ def backward(
         The value of the loss, detached, the same on all ranks. Shape: ().
 
     Raises:
-        TypeError: If the loss does not return a scalar tensor.
-        ValueError: If its value does not depend on the vectors.
+        ValueError: If the loss does not return a scalar tensor that depends on the vectors.
 
     References:
         Gao et al., 2021, Scaling deep contrastive learning batch size, section 3 (caching).
@@ -241,10 +242,13 @@ def backward(
             leaf[start : start + len(part)] = part.detach()
             outputs.append(None if cached else part)
     leaf.requires_grad_()
-    columns = ranks.gather(leaf[position[batch.columns]], batch.rows)  # (rows, columns, dim)
+    columns = leaf[position[batch.columns]]  # (own rows, columns, dim)
+    if ranks.world > 1:
+        columns = ranks.gather(columns, batch.rows)  # (rows, columns, dim)
     value = loss(*columns.unbind(1), **batch.extras)
     if not isinstance(value, Tensor) or value.ndim or not value.requires_grad:
-        raise _refuse(value, loss)
+        name, kind = getattr(loss, "__name__", type(loss).__name__), repr(value)[:60]
+        raise ValueError(f"{name} returned {kind}; return a scalar tensor that is computed from the columns' vectors")
     torch.autograd.backward(value * weight if scaler is None else scaler.scale(value * weight))
 
     gradient = torch.zeros_like(leaf) if leaf.grad is None else leaf.grad
@@ -278,7 +282,7 @@ def _plan(
     encoders: list[Callable[..., Tensor]] = []
     start = 0
     for route, count in batch.routes:
-        encoder = model if route is None else model.route(route)
+        encoder = model.route(route) if route else model
         parts = plan(lengths[start : start + count], chunk_tokens or default_batch_tokens(device))
         chunks += [start + rows for rows in parts]
         encoders += [partial(loss.encode, encoder) if hasattr(loss, "encode") else encoder] * len(parts)
@@ -297,6 +301,18 @@ def compute_loss(
     return float(loss(*torch.cat(parts)[position[batch.columns]].unbind(1), **batch.extras))
 
 
+@contextmanager
+def preserve_random_state(device: torch.device) -> Iterator[None]:
+    """Restore the generators of Python, NumPy and torch at the end, so that the caller's numbers do not change."""
+    python, numpy, states = random.getstate(), np.random.get_state(), get_random_state(device)
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)
+        set_random_state(states, device)
+
+
 def get_random_state(device: torch.device) -> list[Tensor]:
     """The state of torch's generator on the host and, if there is another device, on that device."""
     states = [torch.get_rng_state()]
@@ -312,12 +328,3 @@ def set_random_state(states: list[Tensor], device: torch.device) -> None:
     for state in states[1:]:
         module: Any = torch.get_device_module(device)
         module.set_rng_state(state) if device.type == "mps" else module.set_rng_state(state, device)
-
-
-def _refuse(value: object, loss: object) -> Exception:
-    """The error for what a loss has returned, if it is not a scalar from which gradients can be computed."""
-    name = getattr(loss, "__name__", type(loss).__name__)
-    if isinstance(value, Tensor) and not value.ndim:
-        return ValueError(f"the value of {name} does not depend on the columns' vectors; compute it from them")
-    kind = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
-    return TypeError(f"{name} returns {kind}; return a scalar tensor, such as a mean")

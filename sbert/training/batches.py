@@ -6,7 +6,7 @@ import inspect
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, count, islice, repeat
+from itertools import chain, count, cycle, islice, repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,10 +15,10 @@ import torch
 from sbert.distributed.ranks import ALONE, Ranks
 from sbert.inputs.arguments import nearest_argument
 from sbert.inputs.prompts import by_column, column_prompts, column_routes, default_prompt, prompt_text
-from sbert.losses.signature import Collate, Loss
+from sbert.losses.signature import Loss
 from sbert.training.backward import TrainingBatch, compute_loss
 from sbert.training.config import TrainingConfig
-from sbert.training.sampling import SAME_COUNT, SAMPLERS, name_of, turns
+from sbert.training.sampling import SAME_COUNT, SAMPLERS, name_of
 from sbert.training.table import RowIndices
 from sbert.training.training_data import TrainingData
 
@@ -135,12 +135,8 @@ class Batches:
         # Whether a data set is a stream, so that there are no epochs.
         self.is_streamed: bool = any(dataset.rows.is_stream for dataset in self.datasets.values())
 
-    def epoch(self, epoch: int) -> list[tuple[str, RowIndices]]:
-        """The batches of an epoch: for each, the name of its data set and the indices of its rows."""
-        return [(name, rows) for name, rows, _ in self.plan(epoch)]
-
     def plan(self, epoch: int) -> list[PlannedBatch]:
-        """The same, as ``prepare`` takes them."""
+        """The batches of an epoch."""
         if self.is_streamed:
             raise ValueError("a stream has no epochs; pass data with a length")
         if epoch not in self._plans:
@@ -214,10 +210,11 @@ class Batches:
             dataset = self.datasets[name]
             table, positions = dataset.rows.take(rows, values)
             texts, labels, row_data = table.choose(positions, self.model.dtype)
-            texts = dataset.rows.draw(texts, np.random.default_rng([self.config.seed, number, 1]))
+            if dataset.rows.negatives is not None:
+                texts = dataset.rows.draw(texts, np.random.default_rng([self.config.seed, number, 1]))
             for collate in dataset.rows.signature.collates:
                 # The same random numbers in every process, and after a resume.
-                texts, more = _call(collate, texts, np.random.default_rng([self.config.seed, number]))
+                texts, more = collate(texts, np.random.default_rng([self.config.seed, number]))
                 row_data |= more
             options: dict[str, Any] = {"deduplicate": self.config.deduplicate, "ranks": ranks, "row_data": row_data}
             options |= {"prompts": dataset.prompts, "max_lengths": dataset.max_lengths, "routes": dataset.routes}
@@ -229,19 +226,19 @@ class Batches:
         sums = dict.fromkeys(self.datasets, (0.0, 0))
         for batch in self.prepare(0, len(self.plan(0)), ALONE):
             rows = batch.dataset.rows
-            value = compute_loss(model, rows.loss, self.move(batch, ALONE), self.config.chunk_tokens)
+            value = compute_loss(model, rows.loss, self.move(batch, model.device, ALONE), self.config.chunk_tokens)
             total, number = sums[rows.name]
             sums[rows.name] = total + value * len(batch.rows), number + len(batch.rows)
         return {name: total / number for name, (total, number) in sums.items()}
 
-    def move(self, batch: PreparedBatch, ranks: Ranks) -> TrainingBatch:
-        """Move a batch to the model's device, and add the guide's vectors if the loss takes them."""
-        inputs = batch.inputs.to(self.model.device)
+    def move(self, batch: PreparedBatch, device: torch.device, ranks: Ranks) -> TrainingBatch:
+        """Move a batch to a device, and add the guide's vectors if the loss takes them."""
+        inputs = batch.inputs.to(device)
         prompts = batch.dataset.guide_prompts
         if self.guide is not None and prompts is not None:
             texts = batch.texts[ranks.rank :: ranks.world]
             options: dict[str, Any] = {"show_progress_bar": False, "on_truncate": "ignore", "convert_to_tensor": True}
-            options["device"] = inputs.columns.device
+            options["device"] = device
             vectors = [
                 self.guide.encode([row[column] for row in texts], prompt=prompt, **options)
                 for column, prompt in enumerate(prompts)
@@ -250,11 +247,27 @@ class Batches:
         return inputs
 
 
-def _call(collate: Collate, texts: list[Any], generator: np.random.Generator) -> tuple[list[Any], dict[str, Any]]:
-    """What a loss's ``collate`` returns, checked."""
-    result: Any = collate(texts, generator)
-    if not isinstance(result, tuple) or not isinstance(result[-1], dict):
-        raise TypeError(f"collate returned {type(result).__name__}; return the rows of texts, and a dict of row data")
-    if len(result[0]) != len(texts) or not all(result[0]):
-        raise ValueError(f"collate returned {len(result[0])} rows for {len(texts)}; return texts for each row")
-    return list(result[0]), result[1]
+def turns(counts: Sequence[float], mix: str | Sequence[float], generator: np.random.Generator) -> Iterator[int]:
+    """The order of the data sets: for each batch of an epoch, the index of its data set; endless with a stream.
+
+    Args:
+        counts: Number of batches of each data set; infinite for a stream.
+        mix: ``"round_robin"``, ``"proportional"``, or the weight of each data set.
+        generator: Source of the random order.
+
+    Example:
+        >>> list(turns([3, 2], "round_robin", np.random.default_rng(0)))
+        [0, 1, 0, 1]
+        >>> sorted(turns([3, 2], "proportional", np.random.default_rng(0)))
+        [0, 0, 0, 1, 1]
+    """
+    is_endless = math.inf in counts
+    if mix == "round_robin":
+        order = range(len(counts))
+        yield from cycle(order) if is_endless else [*order] * int(min(counts))
+    elif mix == "proportional":
+        yield from generator.permutation(np.repeat(np.arange(len(counts)), np.array(counts, int))).tolist()
+    else:
+        shares = np.cumsum(mix) / np.sum(mix)
+        for _ in count() if is_endless else range(int(sum(counts))):
+            yield int(np.searchsorted(shares, generator.random(), side="right"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -131,7 +130,7 @@ class EarlyStopping(Callback):
 class _Tracker(Callback):
     """Sends the metrics of steps and evaluations to a program that draws them."""
 
-    _run: Any = None  # What takes them: a writer, a run, or the module of its functions; made at the first metrics.
+    _run: Any = None  # What takes them: a writer or a run, made at the first metrics.
     _id: str | None = None  # Of the run, with which a resumed training goes on.
     _end: str  # The name of its function that ends it.
 
@@ -194,22 +193,7 @@ class TensorBoard(_Tracker):
             self._run.flush()
 
 
-class _WithRun(_Tracker):
-    """Sends them to a run, with which a resumed training goes on."""
-
-    def __init__(self, **options: Any) -> None:
-        self.options: dict[str, Any] = options
-
-    def state(self) -> CallbackState:
-        """The id of the run."""
-        return {"id": self._id}
-
-    def restore(self, state: CallbackState) -> None:
-        """Go on with the run of this id."""
-        self._id = state["id"]
-
-
-class WandB(_WithRun):
+class WandB(_Tracker):
     """Sends the metrics and the settings to Weights & Biases. A resumed run goes on as the same run.
 
     Args:
@@ -222,6 +206,17 @@ class WandB(_WithRun):
 
     _end = "finish"
 
+    def __init__(self, **options: Any) -> None:
+        self.options: dict[str, Any] = options
+
+    def state(self) -> CallbackState:
+        """The id of the run."""
+        return {"id": self._id}
+
+    def restore(self, state: CallbackState) -> None:
+        """Go on with the run of this id."""
+        self._id = state["id"]
+
     def log(self, metrics: dict[str, float], progress: Progress) -> None:
         """Send metrics of this step."""
         if self._run is None:
@@ -233,53 +228,18 @@ class WandB(_WithRun):
         self._run.log(metrics, step=progress.step)
 
 
-class MLflow(_WithRun):
-    """Sends the metrics and the settings to MLflow. A resumed run goes on as the same run.
-
-    Args:
-        options: Arguments of ``mlflow.start_run``, such as ``run_name`` and ``experiment_id``.
-
-    Example:
-        >>> MLflow(run_name="cats").options["run_name"]
-        'cats'
-    """
-
-    _end = "end_run"
-
-    def log(self, metrics: dict[str, float], progress: Progress) -> None:
-        """Send metrics of this step."""
-        if self._run is None:
-            with require("MLflow()", "mlflow", "mlflow"):
-                import mlflow
-            same = {} if self._id is None else {"run_id": self._id}
-            started = mlflow.start_run(**{**self.options, **same})
-            if self._id is None:
-                mlflow.log_params({name: str(value)[:500] for name, value in progress.settings.items()})
-            self._id, self._run = started.info.run_id, mlflow
-        self._run.log_metrics(metrics, step=progress.step)
-
-
 def select_stateful(callbacks: Sequence[Callback]) -> list[Callback]:
     """The callbacks that have a state, which a resumed run must have, too."""
     return [callback for callback in callbacks if type(callback).state is not Callback.state]
 
 
 def read_states(callbacks: Sequence[Callback]) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors and the other values that a checkpoint holds of callbacks, by ``callback.NUMBER.NAME``.
-
-    Raises:
-        TypeError: If a value is neither a tensor nor one that JSON can hold.
-    """
+    """The tensors and the other values that a checkpoint holds of callbacks, by ``callback.NUMBER.NAME``."""
     tensors: dict[str, Tensor] = {}
     values: dict[str, Any] = {}
     for number, callback in enumerate(select_stateful(callbacks)):
         for key, value in callback.state().items():
-            name = f"callback.{number}.{key}"
-            (tensors if isinstance(value, Tensor) else values)[name] = value
-            try:
-                json.dumps(values.get(name))
-            except TypeError as error:
-                raise TypeError(f"{name}: {error}; a state is tensors, and values that JSON can hold") from error
+            (tensors if isinstance(value, Tensor) else values)[f"callback.{number}.{key}"] = value
     return tensors, values
 
 
@@ -301,7 +261,5 @@ def as_callbacks(callbacks: Any) -> list[Callback]:
     listed = list(callbacks or ()) if isinstance(callbacks, Iterable | None) else [callbacks]
     for number, callback in enumerate(listed):
         if not isinstance(callback, Callback):
-            what = callback.__name__ if isinstance(callback, type) else type(callback).__name__
-            where = "whose method on_step(self, progress) is called after each step"
-            raise TypeError(f"callbacks[{number}] is {what}; pass instances of sbert.training.Callback, {where}")
+            raise TypeError(f"callbacks[{number}] is {callback!r:.60}; pass instances of sbert.training.Callback")
     return listed

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from sbert.backends.huggingface import find_adapters
 from sbert.inputs.arguments import warn
@@ -47,14 +47,14 @@ _holders: dict[Path, tuple[int, int]] = {}  # By output folder: the process and 
 
 
 @contextmanager
-def lock_output(output: str | os.PathLike[str] | None) -> Iterator[None]:
+def lock_output(output: str | os.PathLike[str]) -> Iterator[None]:
     """Keep other trainings out of an output folder; the thread that does may enter again. The lock ends with a process.
 
     Raises:
         RuntimeError: If there is another training; the message names its process.
     """
-    path, holder = None if output is None else Path(output).resolve(), (os.getpid(), threading.get_ident())
-    if path is None or _holders.get(path) == holder:
+    path, holder = Path(output).resolve(), (os.getpid(), threading.get_ident())
+    if _holders.get(path) == holder:
         yield
         return
     is_new = not path.exists()
@@ -171,13 +171,12 @@ def check_same(path: Path, what: str, saved: Any, expected: Any) -> None:
     raise ValueError(f"{path} {reason}; use an older checkpoint, or another output folder")
 
 
-def restore(folder: Path, setup: Mapping[str, Any], total: int, weights: Weights) -> RestoredState:
+def restore(folder: Path, setup: Mapping[str, Any], weights: Weights) -> RestoredState:
     """Set the weights to those of the newest checkpoint that is not damaged.
 
     Args:
         folder: The folder of the checkpoints.
         setup: What must be as it was, of ``describe_setup``.
-        total: Number of steps of the run.
         weights: The weights.
 
     Returns:
@@ -192,9 +191,6 @@ def restore(folder: Path, setup: Mapping[str, Any], total: int, weights: Weights
             tensors, state = read(path)
             for what, expected in setup.items():
                 check_same(path, what, state.get(what), expected)
-            if state.get("step") != (step := int(path.name.removeprefix("step-"))) or not 0 < step <= total:
-                reason = f"gives step={state.get('step')!r}, where {step} is expected, of {total}"
-                raise UnreadableError(path / _STATE, reason)
         except UnreadableError as error:
             damaged[path] = str(error).rpartition("; ")[0]
             continue
@@ -233,13 +229,6 @@ def explain_failure(output: Path, name: str) -> Iterator[None]:
         raise OSError(f"{problem}; free some disk space, and resume") from error
 
 
-def write_class_names(output: Path, batches: Batches) -> None:
-    """Write the file ``labels.json``, if the labels of a data set are words."""
-    rows_by_name = {name: dataset.rows for name, dataset in batches.datasets.items()}
-    if names := {name: rows.class_names for name, rows in rows_by_name.items() if rows.class_names}:
-        write_json(output / "labels.json", names)
-
-
 def describe_setup(
     weights: Weights, batches: Batches, config: TrainingConfig, callbacks: Sequence[Callback]
 ) -> dict[str, Any]:
@@ -247,8 +236,7 @@ def describe_setup(
     losses, data, prompts = {}, {}, {}
     for name, dataset in batches.datasets.items():
         rows = dataset.rows
-        details = repr(rows.loss) if isinstance(rows.loss, nn.Module) else ""
-        losses[name] = f"{rows.signature.name}({rows.signature}){details}"
+        losses[name] = f"{rows.loss_name} of {rows.signature}"
         data[name] = [len(rows), rows.fingerprint]
         prompts[name] = dataset.prompts
     setup = {"settings": describe_settings(config), "model": repr(weights.model)}

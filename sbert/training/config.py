@@ -31,13 +31,6 @@ if TYPE_CHECKING:
     Schedule = str | Callable[[float], float]
     Sampler = str | Callable[..., Sequence[Any]]  # Of the rows, the batch size and a generator.
 
-_KINDS: dict[str, tuple[tuple[type, ...], str]] = {
-    "prompts": ((str, Mapping), "a dict of columns, or one str"),
-    "routes": ((Mapping,), "a dict of columns"),
-    "learning_rates": ((Mapping,), "a dict of rates by pattern"),
-    "freeze": ((list, tuple, set), "a list of patterns"),
-    "minimize": ((bool,), "True, False or None"),
-}
 # Numbers of at least 1, and numbers above 0; of both kinds, some may be None, and some a dict of numbers.
 _OPTIONAL_COUNTS = ("steps", "chunk_tokens", "max_lengths", "negatives", "evaluate_every", "checkpoint_every")
 _COUNTS = ("batch_size", "accumulation", "log_every", "keep", "shuffle_buffer", *_OPTIONAL_COUNTS)
@@ -96,9 +89,9 @@ class TrainingConfig:
             are float32; the frozen base model of adapters may be bfloat16, and computes in it.
         seed: Seed of the order of the rows and of dropout.
         sampler: ``"random"``; ``"no_duplicates"``: no text occurs twice in a batch; ``"group_by_label"``: each label
-            of a batch occurs there at least twice; ``"length"``: rows of similar length; ``"in_order"``; or a function
-            from ``TrainingData``, the batch size and a NumPy generator to the batches of an epoch, as indices of rows;
-            it may have a parameter ``epoch``. For several data sets: one sampler, or a dict by name.
+            of a batch occurs there at least twice; ``"in_order"``; or a function from ``TrainingData``, the batch size
+            and a NumPy generator to the batches of an epoch, as indices of rows; it may have a parameter ``epoch``. For
+            several data sets: one sampler, or a dict by name.
         mix: For several data sets: ``"round_robin"``, one batch of each alternately until the smallest ends;
             ``"proportional"`` to their sizes; or a dict of weights by name, from which each batch's data set is drawn.
         shuffle_buffer: Rows of a stream from which the next one is drawn at random; 1 for the order of the stream.
@@ -171,9 +164,6 @@ class TrainingConfig:
                 object.__setattr__(self, name, value := value.item())
             if isinstance(getattr(TrainingConfig, name), bool) and not isinstance(value, bool):
                 raise TypeError(f"{name} is {value!r:.40}; pass True or False (true or false in JSON, TOML and --set)")
-        for name, (kinds, what) in _KINDS.items():
-            if not isinstance(value := getattr(self, name), (*kinds, type(None))):
-                raise TypeError(f"{name} is of type {type(value).__name__}; pass {what}")
         self._check_numbers()
         self._check_choices()
         if self.epochs is not None and self.steps is not None:
@@ -239,18 +229,14 @@ class TrainingConfig:
             values[setting] = self.mix if setting == "mix" else value[name]
         return replace(self, **values)
 
-    def rate(self, step: int, total: int) -> float:
-        """The learning rate of a step, counted from 0, in a run of ``total`` steps.
+    def factor(self, step: int, total: int) -> float:
+        """The factor of all learning rates at a step, counted from 0, in a run of ``total`` steps.
 
         Example:
-            >>> config = TrainingConfig(learning_rate=1.0, warmup=0.4)
-            >>> [round(config.rate(step, 5), 3) for step in range(5)]
+            >>> config = TrainingConfig(warmup=0.4)
+            >>> [round(config.factor(step, 5), 3) for step in range(5)]
             [0.5, 1.0, 1.0, 0.667, 0.333]
         """
-        return self.learning_rate * self.factor(step, total)
-
-    def factor(self, step: int, total: int) -> float:
-        """The factor of all learning rates at a step, counted from 0, in a run of ``total`` steps."""
         warm = self.warmup if isinstance(self.warmup, int) else math.ceil(self.warmup * total)
         if step < warm:
             return (step + 1) / warm

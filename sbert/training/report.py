@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
 from sbert.pipeline.progress import progress_bar
 from sbert.saving.model_card import Training
@@ -53,7 +52,6 @@ class Log:
     ) -> None:
         self.output, self.waiting, self.config = output, losses, config
         self.history: list[dict[str, Any]] = [] if output is None else _reopen(output / _FILE, done)
-        self._evaluations = [entry for entry in self.history if "evaluation" in entry]
         self._last: dict[str, Any] = {}
         self._sentences, self._seconds = 0, 0.0
         self._all = [0.0, 0.0]  # Sentences and seconds of all steps.
@@ -86,27 +84,17 @@ class Log:
             with explain_failure(self.output, _FILE), (self.output / _FILE).open("a", encoding="utf-8") as file:
                 file.write(_as_line(entry))
         if "evaluation" in entry:
-            self._evaluations.append(entry)
-            self._print_evaluation(is_best)
+            self._print_evaluation(entry, is_best)
         elif self._bar is not None:
             self._bar.set_postfix_str(f"loss {entry['loss']:.4f}", refresh=False)
 
-    def _print_evaluation(self, is_best: bool) -> None:
-        """Print the newest scores, that which decides first, and their differences from the evaluation before."""
-        before, entry = [{"evaluation": {}}, *self._evaluations][-2:]
+    def _print_evaluation(self, entry: dict[str, Any], is_best: bool) -> None:
+        """Print some scores, that which decides first: in percent, but for losses and what is no share of 1."""
         scores, parts = entry["evaluation"], [f"step {entry['step']:,}"]
         for name in sorted(scores, key=lambda name: name != self.config.metric)[:_SHOWN]:
-            change = scores[name] - before["evaluation"].get(name, math.nan)
-            difference = f" ({self._format(name, change, '+')})" if math.isfinite(change) else ""
-            parts.append(f"{name} {self._format(name, scores[name])}{difference}")
+            is_share = abs(scores[name]) <= 1 and not name.endswith(("loss", "mse"))
+            parts.append(f"{name} {100 * scores[name]:.1f}" if is_share else f"{name} {scores[name]:.4f}")
         self._print([*parts, *["best"] * is_best])
-
-    def _format(self, name: str, value: float, sign: str = "") -> str:
-        """A score in percent; with four digits if it is a loss, or if its values are no shares of 1."""
-        values = [abs(entry["evaluation"].get(name, 0.0)) for entry in self._evaluations]
-        if name.endswith(("loss", "mse")) or self.config.lower_is_better(name) or max(values) > 1:
-            return f"{value:{sign}.4f}"
-        return f"{round(100 * value, 1) + 0.0:{sign}.1f}"  # No -0.0.
 
     def _print(self, parts: Iterable[str]) -> None:
         """Print a line above the bar, or where it would be."""
@@ -119,21 +107,12 @@ class Log:
             self._bar.close()
 
     def summarize(self, seconds: float) -> None:
-        """Print the steps, time and speed of this run, and the first, the best and the last score."""
+        """Print the steps, time and speed of this run, and the last loss."""
         if not self._last:
             return
         spent, rate = timedelta(seconds=round(seconds)), self._all[0] / self._all[1]
         loss = next(entry["loss"] for entry in reversed(self.history) if "loss" in entry)
         self._print((f"{self._last['step']:,} steps", str(spent), f"{rate:,.0f} sentences/s", f"loss {loss:.4f}"))
-        if len(self._evaluations) < 2:  # One has its line already.
-            return
-        metric = self.config.metric or next(iter(self._evaluations[0]["evaluation"]))
-        scores = [(entry["evaluation"][metric], entry["step"]) for entry in self._evaluations]
-        sign = -1 if self.config.lower_is_better(metric) else 1
-        best = max(scores, key=lambda score: -math.inf if math.isnan(score[0]) else sign * score[0])
-        parts = zip(("first", "best", "last"), (scores[0], best, scores[-1]), strict=True)
-        texts = [f"{label} {self._format(metric, score)} at step {step:,}" for label, (score, step) in parts]
-        self._print((f"{metric}: {texts[0]}", *texts[1:]))
 
 
 def _reopen(path: Path, start: int) -> list[dict[str, Any]]:
@@ -193,8 +172,7 @@ def training_card(
         if rows.class_names:
             parts.append(f"Classes: {', '.join(f'{i} = {cell(label)}' for i, label in enumerate(rows.class_names))}.")
         source = re.search(r"References:\n((?:[ ]+.+\n?)+)", inspect.getdoc(rows.loss) or "")
-        loss = repr(rows.loss) if isinstance(rows.loss, nn.Module) else rows.signature.name
-        loss = loss.replace("(registered): ModuleList", "of ")  # As nested losses are shown.
+        loss = rows.loss_name.replace("(registered): ModuleList", "of ")  # As nested losses are shown.
         losses.append((name, loss, " ".join(source[1].split()) if source else ""))
     parts += ["### Losses", _show_table(("data", "loss", "source"), losses, 1000)]
     settings = []

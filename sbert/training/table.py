@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -21,78 +21,7 @@ RowData: TypeAlias = Mapping[str, Tensor | list[Any]]
 LABEL_NAMES = ("label", "labels", "score", "scores")
 
 
-@dataclass(frozen=True)
-class RowTable:
-    """Some rows in memory.
-
-    Args:
-        columns: The texts of each column.
-        names: For each column, its name in the data, if it has one, and its name in the loss.
-        labels: The labels, if the loss takes them.
-        row_data: What the loss takes beside the texts and labels, by name.
-        form: What the model reads of a row: ``"texts"``; ``"pair"`` of all texts; or ``"lists"``, a query and a list of
-            documents, as a pair of the query and each document.
-
-    Shape:
-        labels: (rows,), (rows, values) or, for lists, (rows, most documents).
-    """
-
-    columns: list[list[Any]]
-    names: list[tuple[str, ...]]
-    labels: Tensor | None
-    row_data: RowData
-    form: str
-
-    def __len__(self) -> int:
-        return len(self.columns[0])
-
-    def texts(self, rows: Iterable[int]) -> Iterator[tuple[str, ...]]:
-        """The texts of rows: one per column; of lists, the query and its documents."""
-        chosen = zip(*[map(column.__getitem__, rows) for column in self.columns], strict=True)
-        return ((query, *documents) for query, documents in chosen) if self.form == "lists" else chosen
-
-    def inputs(self, rows: Iterable[int]) -> list[tuple[Any, ...]]:
-        """The inputs of the model for rows: the texts of each, or pairs of texts."""
-        if self.form == "lists":
-            return [tuple([(query, document) for document in documents]) for query, *documents in self.texts(rows)]
-        return list(zip(self.texts(rows), strict=True) if self.form == "pair" else self.texts(rows))
-
-    def cells(self, count: int) -> list[tuple[str, ...]]:
-        """The texts and the label of the first rows, as the table of a model card shows them."""
-        cells = []
-        for row, texts in enumerate(self.texts(range(len(self.columns[0]))[:count])):
-            label, values = "", [] if self.labels is None else self.labels[row].flatten().tolist()
-            if self.form == "lists":
-                label = ", ".join([f"{value:g}" for value in values[: len(texts) - 1]])
-                texts = texts[0], " / ".join(texts[1:])
-            elif self.labels is not None:
-                label = f"{len(values)} numbers" if self.labels.ndim > 1 else f"{values[0]:g}"
-            cells.append(texts if self.labels is None else (*texts, label))
-        return cells
-
-    def choose(self, rows: RowIndices, dtype: torch.dtype) -> tuple[list[Any], Tensor | None, dict[str, Any]]:
-        """The inputs, labels and row data of some rows; fractions in this dtype."""
-        listed, index = rows.tolist(), torch.from_numpy(rows)
-        chosen: dict[str, Any] = {}
-        for name, column in {**self.row_data, "labels": self.labels}.items():
-            if isinstance(column, Tensor):
-                part = column[index]
-                chosen[name] = part.to(dtype) if part.is_floating_point() else part
-            elif column is not None:
-                chosen[name] = [column[row] for row in listed]
-        labels = chosen.pop("labels", None)
-        return self.inputs(listed), labels, chosen
-
-    def digest(self, into: Any) -> None:
-        """Add all values to a hash."""
-        for texts in self.texts(range(len(self))):
-            into.update("\0".join((*texts, "\n")).encode("utf-8", "surrogatepass"))
-        for name, values in {"": self.labels, **self.row_data}.items():
-            into.update(name.encode() + b"\0")
-            into.update(values.numpy().tobytes() if isinstance(values, Tensor) else repr(values).encode())
-
-
-def make_table(
+def read_columns(
     rows: Sequence[Any],
     layout: Layout,
     loss: Signature,
@@ -100,8 +29,8 @@ def make_table(
     name: str,
     class_names: Sequence[str] | None,
     uneven: bool = False,
-) -> RowTable:
-    """Check rows, and take what a loss needs of them.
+) -> tuple[list[list[Any]], list[tuple[str, ...]], Tensor | None, RowData]:
+    """Check rows, and take what a loss needs of them: the first four arguments of a ``RowTable``.
 
     Args:
         rows: Tuples or dicts.
@@ -118,8 +47,7 @@ def make_table(
 
     Example:
         >>> loss = Signature.of(lambda anchor, *negatives: 0)
-        >>> table = make_table([("A cat.", ["Taxes.", "Rain."])], Layout((0, 1), width=2), loss, "texts", "data", None)
-        >>> table.columns
+        >>> read_columns([("A cat.", ["Taxes.", "Rain."])], Layout((0, 1), width=2), loss, "texts", "data", None)[0]
         [['A cat.'], ['Taxes.'], ['Rain.']]
     """
     keys = [*layout.columns, *([] if layout.label is None else [layout.label]), *layout.row_data]
@@ -151,7 +79,7 @@ def make_table(
             values = _pad_labels(values, columns[1], name)
         labels = _read_labels(values, class_names, name)
     row_data = {key: as_row_data([row[key] for row in rows]) for key in layout.row_data}
-    return RowTable(columns, names, labels, row_data, form)  # type: ignore[arg-type]
+    return columns, names, labels, row_data  # type: ignore[return-value]
 
 
 def _spread(values: list[Any], name: str, uneven: bool) -> list[list[Any]]:

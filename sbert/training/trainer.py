@@ -17,13 +17,14 @@ from sbert.inputs.devices import parse_dtype, warn_of_slow
 from sbert.losses.checks import Data, run_check
 from sbert.losses.signature import Loss, Signature
 from sbert.modules import Transformer
+from sbert.training.backward import preserve_random_state
 from sbert.training.batches import Batches, Dataset, check_column_settings
 from sbert.training.callbacks import Callback, EarlyStopping, as_callbacks
 from sbert.training.checkpoint import lock_output
 from sbert.training.config import TrainingConfig
 from sbert.training.table import RowIndices
 from sbert.training.training_data import TrainingData
-from sbert.training.training_run import Run, preserve_random_state
+from sbert.training.training_run import Run
 from sbert.training.weights import check_dtypes, prepare_model
 
 if TYPE_CHECKING:
@@ -47,9 +48,9 @@ class Trainer:
         model: A ``SentenceEncoder`` or a ``CrossEncoder``.
         data: An iterable of rows, each a tuple of texts with the label last, or a dict; or a data frame or table with
             named columns; or several of these, by name. A ``datasets.Dataset`` stays on the disk, and each row is read
-            when a batch needs it; a ``torch.utils.data.Dataset`` is read once. An iterable without a length that can be
-            iterated again is streamed, for ``steps=``; a resume knows it by its first 1,000 rows. A ``DatasetDict``
-            with splits called test, validation or dev is refused; of a dict of yours, all data sets are trained on.
+            when a batch needs it. An iterable without a length that can be iterated again is streamed, for ``steps=``;
+            a resume knows it by its first 1,000 rows. A ``DatasetDict`` with splits called test, validation or dev is
+            refused; of a dict of yours, all data sets are trained on.
         loss: The loss; or one loss for each data set, by name.
         config: The settings of the training.
         evaluator: A function of the model that returns one score, or several by name; or several such functions by
@@ -60,7 +61,7 @@ class Trainer:
         columns: The data's columns in the order of the loss's columns, or these by data set; by default those of the
             same names, else all texts by position, which a warning says. A list of texts is several columns.
         label: The data's column of labels, if it is not called label or score; or this by data set. For losses of
-            classes, labels may be words, which are numbered in alphabetical order, in the output's ``labels.json``.
+            classes, labels may be words, which are numbered in alphabetical order.
         guide: A model whose vectors are passed to losses that take ``guide``.
 
     Raises:
@@ -183,9 +184,8 @@ class Trainer:
             >>> [(name, len(batch)) for name, batch in Trainer(SentenceEncoder(minilm), rows, loss).epoch(0)]
             [('data', 2)]
         """
-        return self.batches.epoch(epoch)
+        return [(name, rows) for name, rows, _ in self.batches.plan(epoch)]
 
-    @known_arguments_or(TrainingConfig)
     def fit(self, *, resume: bool = False, show_progress_bar: bool | None = None) -> list[dict[str, Any]]:
         """Train, and return the history: one dict every ``log_every`` steps, and one for each evaluation.
 
@@ -220,9 +220,11 @@ class Trainer:
         ranks = Ranks.join(model.device.type, config.timeout)
         if ranks.world > 1:
             ranks.place(model)
-        with preserve_random_state(model.device), ExitStack() as stack:
-            ranks.run_on_main(lambda: stack.enter_context(lock_output(config.output)))
+        with ExitStack() as stack:
             weights = stack.enter_context(prepare_model(model, self.batches.losses, config))
+            stack.enter_context(preserve_random_state(weights.device))
+            if (output := config.output) is not None:
+                ranks.run_on_main(lambda: stack.enter_context(lock_output(output)))
             callbacks = self.evaluator, self.callbacks
             return Run(weights, self.batches, config, *callbacks, ranks, resume, show_progress_bar).train()
 

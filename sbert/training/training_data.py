@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -12,16 +13,87 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from sbert.data.file_formats import read_parquet
 from sbert.inputs.texts import records_of
 from sbert.losses.checks import run_check
 from sbert.losses.signature import Loss, Signature
-from sbert.training.table import RowIndices, RowTable, find_layout, make_table
+from sbert.training.table import RowData, RowIndices, find_layout, read_columns
 
 _CHUNK = 10_000  # Rows that are read together where all are read.
 _HEAD = 1000  # Rows by which a stream is recognized.
+
+
+@dataclass(frozen=True)
+class RowTable:
+    """Some rows in memory.
+
+    Args:
+        columns: The texts of each column.
+        names: For each column, its name in the data, if it has one, and its name in the loss.
+        labels: The labels, if the loss takes them.
+        row_data: What the loss takes beside the texts and labels, by name.
+        form: What the model reads of a row: ``"texts"``; ``"pair"`` of all texts; or ``"lists"``, a query and a list of
+            documents, as a pair of the query and each document.
+
+    Shape:
+        labels: (rows,), (rows, values) or, for lists, (rows, most documents).
+    """
+
+    columns: list[list[Any]]
+    names: list[tuple[str, ...]]
+    labels: Tensor | None
+    row_data: RowData
+    form: str
+
+    def __len__(self) -> int:
+        return len(self.columns[0])
+
+    def texts(self, rows: Iterable[int]) -> Iterator[tuple[str, ...]]:
+        """The texts of rows: one per column; of lists, the query and its documents."""
+        chosen = zip(*[map(column.__getitem__, rows) for column in self.columns], strict=True)
+        return ((query, *documents) for query, documents in chosen) if self.form == "lists" else chosen
+
+    def inputs(self, rows: Iterable[int]) -> list[tuple[Any, ...]]:
+        """The inputs of the model for rows: the texts of each, or pairs of texts."""
+        if self.form == "lists":
+            return [tuple([(query, document) for document in documents]) for query, *documents in self.texts(rows)]
+        return list(zip(self.texts(rows), strict=True) if self.form == "pair" else self.texts(rows))
+
+    def cells(self, count: int) -> list[tuple[str, ...]]:
+        """The texts and the label of the first rows, as the table of a model card shows them."""
+        cells = []
+        for row, texts in enumerate(self.texts(range(len(self.columns[0]))[:count])):
+            label, values = "", [] if self.labels is None else self.labels[row].flatten().tolist()
+            if self.form == "lists":
+                label = ", ".join([f"{value:g}" for value in values[: len(texts) - 1]])
+                texts = texts[0], " / ".join(texts[1:])
+            elif self.labels is not None:
+                label = f"{len(values)} numbers" if self.labels.ndim > 1 else f"{values[0]:g}"
+            cells.append(texts if self.labels is None else (*texts, label))
+        return cells
+
+    def choose(self, rows: RowIndices, dtype: torch.dtype) -> tuple[list[Any], Tensor | None, dict[str, Any]]:
+        """The inputs, labels and row data of some rows; fractions in this dtype."""
+        listed, index = rows.tolist(), torch.from_numpy(rows)
+        chosen: dict[str, Any] = {}
+        for name, column in {**self.row_data, "labels": self.labels}.items():
+            if isinstance(column, Tensor):
+                part = column[index]
+                chosen[name] = part.to(dtype) if part.is_floating_point() else part
+            elif column is not None:
+                chosen[name] = [column[row] for row in listed]
+        labels = chosen.pop("labels", None)
+        return self.inputs(listed), labels, chosen
+
+    def digest(self, into: Any) -> None:
+        """Add all values to a hash."""
+        for texts in self.texts(range(len(self))):
+            into.update("\0".join((*texts, "\n")).encode("utf-8", "surrogatepass"))
+        for name, values in {"": self.labels, **self.row_data}.items():
+            into.update(name.encode() + b"\0")
+            into.update(values.numpy().tobytes() if isinstance(values, Tensor) else repr(values).encode())
 
 
 class TrainingData:
@@ -34,8 +106,7 @@ class TrainingData:
 
     Args:
         data: Tuples of texts with the label last; or dicts; or a data frame or table of pandas, polars or pyarrow with
-            named columns; or a ``datasets.Dataset``; or a ``torch.utils.data.Dataset``, which is read once; or a
-            stream, such as a ``datasets.IterableDataset``.
+            named columns; or a ``datasets.Dataset``; or a stream, such as a ``datasets.IterableDataset``.
         loss: The loss, whose parameters name the columns.
         columns: The data's columns in the order of the loss's columns, if their names differ.
         label: The data's column of labels, if it is not called label, labels, score or scores.
@@ -78,12 +149,11 @@ class TrainingData:
         self.negatives: int | None = negatives
         self.name: str = name
         self.loss: Loss = loss
+        self.loss_name: str = repr(loss) if isinstance(loss, nn.Module) else signature.name
         self.signature: Signature = signature.of_pairs() if pairs else signature
         self._form = ("lists" if signature.takes_lists else "pair") if pairs else "texts"
         is_dataset = hasattr(data, "features") and hasattr(data, "column_names")  # Of the package datasets.
         self._data = data if is_dataset else records_of(data)
-        if isinstance(self._data, torch.utils.data.Dataset) and not isinstance(self._data, Iterable):
-            self._data = [self._data[row] for row in range(len(self._data))]  # type: ignore[arg-type]
         source = self._data
         if isinstance(source, (str, bytes, Mapping)) or not isinstance(source, Iterable):
             raise TypeError(f"{name} is of type {type(data).__name__}; pass a list or another iterable of rows")
@@ -111,14 +181,12 @@ class TrainingData:
             self.names = self.names[: len(self.signature.columns) + negatives]
 
     def draw(self, texts: list[Any], generator: np.random.Generator) -> list[Any]:
-        """Rows of texts with ``negatives`` of their negatives, all different where a row has as many; None for all.
+        """Rows of texts with ``negatives`` of their negatives, all different where a row has as many.
 
         Args:
             texts: The texts of each row.
             generator: Source of the random choice.
         """
-        if self.negatives is None:
-            return texts
         first, drawn = len(self.signature.columns), []
         for row in texts:
             different = list(dict.fromkeys(row[first:]))
@@ -144,7 +212,7 @@ class TrainingData:
 
     def _read(self, rows: Sequence[Any], name: str) -> RowTable:
         about = self._layout, self.signature, self._form, name, self.class_names, self.negatives is not None
-        table = make_table(rows, *about)
+        table = RowTable(*read_columns(rows, *about), self._form)
         if table.labels is not None:
             try:
                 run_check(self.loss, table.labels)

@@ -7,10 +7,10 @@ import math
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from sbert.pipeline.batching import prefetch
 from sbert.pipeline.run import evaluating
 from sbert.storage.files import is_out_of_memory, one_line
 from sbert.training import checkpoint
-from sbert.training.backward import backward, get_random_state, set_random_state
+from sbert.training.backward import backward
 from sbert.training.batches import Batches, PreparedBatch
 from sbert.training.callbacks import Callback, Progress, read_states, restore_states
 from sbert.training.config import TrainingConfig
@@ -42,7 +42,7 @@ from sbert.training.weights import (
     training_dtype,
 )
 
-# Steps of a data set without a gradient after which a warning says so; that of shorter ones comes at the end.
+# The number of steps after which a warning names data sets that had no gradient in any of them.
 _IDLE_STEPS = 10
 
 
@@ -74,11 +74,10 @@ class Run:
     show_progress_bar: bool | None
 
     def __post_init__(self) -> None:
-        config, ranks, self.model = self.config, self.ranks, self.weights.model
+        config, ranks, self.model, self.device = self.config, self.ranks, self.weights.model, self.weights.device
         self.base: str = getattr(self.model, "name_or_path", "")
         self.texts, self.truncated = 0, 0
-        # By data set, its steps so far if none of them had a gradient, else infinite.
-        self.idle: dict[str, float] = {}
+        self.teaches: dict[str, bool] = {}  # By data set, whether a step so far had a gradient.
         self.total, self.epoch_steps = self.batches.steps(config)
         # What is saved and evaluated: sharded weights are copied there.
         self.whole_model: Any = copy.deepcopy(self.model).to("cpu") if config.sharded else self.model
@@ -86,27 +85,22 @@ class Run:
         state, tensors = self._restore()
         self.step: int = state["step"]
         self.best: list[Any] | None = state["best"]
-        # With adapters, which the folder of the best model may have merged; or without an output folder.
-        needed = bool(find_adapters(self.model)) or (config.load_best and self.output is None)
-        self.stores_best: bool = needed and not config.sharded
-        self.best_weights: dict[str, Tensor] = {
-            name.removeprefix("best."): value for name, value in tensors.items() if name.startswith("best.")
-        }
-        self.dtype: torch.dtype = training_dtype(self.model, config)
+        self.best_weights: dict[str, Tensor] = {}
+        self.dtype: torch.dtype = training_dtype(self.model, self.device, config)
         about = self.whole_model, self.total, checkpoint.describe_settings(config) if self.callbacks else {}
         self.progress: Progress = Progress(*about, self.output, stopped=state["stopped"])
         self._notify("on_begin")
         self.replicated: list[nn.Parameter] = self._distribute() if ranks.world > 1 or config.sharded else []
         self.optimizer: torch.optim.Optimizer = create_optimizer(config, self.weights)
-        self.scaler = torch.amp.GradScaler(self.model.device.type, enabled=self.dtype == torch.float16)
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.dtype == torch.float16)
         if self.step:
             restore_states(self.callbacks, {**tensors, **state})
             restore_optimizer(self.optimizer, self.weights, {**tensors, **state})
             self.scaler.load_state_dict(state["scaler"])
-        output, show = (self.output, self.show_progress_bar) if ranks.rank == 0 else (None, False)
+            best = [name for name in tensors if name.startswith("best.")]
+            self.best_weights = {name.removeprefix("best."): tensors[name] for name in best}
+        output, show = (self.output, self.show_progress_bar) if ranks.first else (None, False)
         self.log: Log = Log(output, self.total, self.step, state["waiting"], show, config)
-        if output is not None:
-            checkpoint.write_class_names(output, self.batches)
         if self.progress.stopped and self.step < self.total and ranks.first:
             what = f"{checkpoint.name_after(self.step)}: a callback ended this run at step {self.step} of {self.total}"
             warn(f"{what}, so nothing is trained; load the final model and pass another output to train on")
@@ -122,7 +116,7 @@ class Run:
         if path is not None and not self.resume:
             raise ValueError(f"{path} exists already; pass resume=True to continue, or another output")
         self.setup = checkpoint.describe_setup(self.weights, self.batches, self.config, self.callbacks)
-        about = self.output / "checkpoints", self.setup, self.total, self.weights
+        about = self.output / "checkpoints", self.setup, self.weights
         saved, tensors, damaged = self.ranks.together(partial(checkpoint.restore, *about))
         self.ranks.run_on_main(partial(checkpoint.set_aside, damaged))
         return {**state, **saved}, tensors
@@ -134,13 +128,13 @@ class Run:
         """
         model, ranks = self.model, self.ranks
         if ranks.world > 1:
-            if ranks.all_max(self.step, model.device) != -ranks.all_max(-self.step, model.device):
+            if ranks.all_max(self.step, self.device) != -ranks.all_max(-self.step, self.device):
                 raise ValueError("the processes found different checkpoints; give them one output folder on one disk")
             ranks.broadcast([*model.parameters(), *model.buffers(), *self.weights.heads.parameters()])
             with evaluating(model), torch.enable_grad():
                 (row,) = next(iter(self.batches.datasets.values())).rows.head.inputs([0])
                 encoders = [model] if model.is_cross_encoder else model.encoders
-                batches = [encoder.tokens(row).batch(np.arange(1)).to(model.device) for encoder in encoders]
+                batches = [encoder.tokens(row).batch(np.arange(1)).to(self.device) for encoder in encoders]
                 output = torch.cat([encoder(batch) for encoder, batch in zip(encoders, batches, strict=True)])
             if not self.config.sharded:
                 return sort_unused_first(model.parameters(), output, ranks)
@@ -174,8 +168,6 @@ class Run:
                 self.ranks.broadcast([*self.model.parameters(), *self.model.buffers()])
             self._notify("on_end", path=None if self.output is None else self.output / "final")
         self.log.summarize(time.perf_counter() - begin)
-        for name, steps in self.idle.items():
-            self._warn_of_idle(name, min(steps, _IDLE_STEPS - 1))
         if self.truncated:
             limit = f"{'max_lengths or ' * bool(config.max_lengths)}max_seq_length={self.model.max_seq_length} tokens"
             what = f"{self.truncated} of {self.texts} texts were truncated to {limit}"
@@ -186,7 +178,7 @@ class Run:
         """Whether all steps are done, or a callback has ended the run."""
         stopped = self.progress.stopped
         if self.callbacks:
-            stopped = bool(self.ranks.all_max(int(stopped), self.model.device))
+            stopped = bool(self.ranks.all_max(int(stopped), self.device))
         return stopped or self.step == self.total
 
     def _notify(self, event: str, **news: Any) -> None:
@@ -205,22 +197,22 @@ class Run:
     def _take_step(self, batches: Iterator[PreparedBatch]) -> None:
         started, config, ranks = time.perf_counter(), self.config, self.ranks
         step_batches = list(islice(batches, config.accumulation))
-        seed_step(config.seed, self.step, ranks.rank, self.model.device)
+        seed_step(config.seed, self.step, ranks.rank, self.device)
         try:
             loss, sentences = self._add_gradients(step_batches)
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
             remedy = f"chunk_tokens={(config.chunk_tokens or 8192) // 2}: the same gradients in chunks, in less memory"
-            what = f"step {self.step + 1} does not fit into the memory of {self.model.device} ({one_line(error)})"
+            what = f"step {self.step + 1} does not fit into the memory of {self.device} ({one_line(error)})"
             raise torch.OutOfMemoryError(f"{what}; pass {remedy}") from error
         self.scaler.unscale_(self.optimizer)
         norm = self._clip()
         if not math.isfinite(loss) or not (math.isfinite(norm) or self.scaler.get_scale() > 1):
             raise FloatingPointError(self._describe_failure(step_batches, loss, norm))
-        for name in {batch.dataset.rows.name for batch in step_batches}:
-            self.idle[name] = self.idle.get(name, 0) + (1 if norm == 0 else math.inf)
-            self._warn_of_idle(name, _IDLE_STEPS)
+        for batch in step_batches:
+            name = batch.dataset.rows.name
+            self.teaches[name] = norm > 0 or self.teaches.get(name, False)
         factor = config.factor(self.step, self.total)
         for group in self.optimizer.param_groups:
             group["lr"] = group["peak"] * factor
@@ -232,6 +224,10 @@ class Run:
         metrics = {"loss": loss, "learning_rate": config.learning_rate * factor, "gradient_norm": norm}
         self._notify("on_step", metrics={**metrics, "sentences_per_second": sentences / seconds})
         self.log.count_step(self.step, metrics, sentences, seconds)
+        if self.step == min(_IDLE_STEPS, self.total) and ranks.first:
+            for name in [name for name, teaches in self.teaches.items() if not teaches]:
+                reason = explain_no_gradient(self.batches.datasets[name].rows)
+                warn(f"{name}: the gradient was 0 in each of its steps so far, which teaches nothing: {reason}")
 
     def _add_gradients(self, batches: list[PreparedBatch]) -> tuple[float, int]:
         """Add up the gradients of the batches on all ranks; return the mean loss and the number of sentences."""
@@ -241,7 +237,7 @@ class Run:
         options |= {"dtype": self.dtype, "ranks": ranks, "replicated": not config.sharded, "scaler": self.scaler}
         rows = sum(len(batch.rows) for batch in batches)
         for batch in batches:
-            inputs = self.batches.move(batch, ranks)
+            inputs = self.batches.move(batch, self.device, ranks)
             weight = inputs.rows / rows  # By rows, as in one large batch: the last batch of an epoch may be smaller.
             sentences += inputs.rows * inputs.columns.shape[1]
             self.texts += len(inputs.tokens.truncated)
@@ -255,20 +251,16 @@ class Run:
             GradientBuckets(heads, ranks).finish(mean=True)
         return loss, sentences
 
-    def _warn_of_idle(self, name: str, steps: float) -> None:
-        """Warn if a data set has had this many steps, all of them without a gradient."""
-        if self.idle[name] == steps and self.ranks.first:
-            reason = explain_no_gradient(self.batches.datasets[name].rows)
-            warn(f"{name}: the gradient was 0 in each of its {steps} steps so far, which teaches nothing: {reason}")
-
     def _clip(self) -> float:
         """Scale the gradients down to the maximum norm; return the norm before that."""
         by_kind: dict[type[Tensor], list[Tensor]] = {}  # No operation takes sharded and whole ones together.
-        for parameter in chain.from_iterable(group["params"] for group in self.optimizer.param_groups):
-            if parameter.grad is not None:
-                by_kind.setdefault(type(parameter.grad), []).append(parameter.grad)
-        norms = [nn.utils.get_total_norm(gradients) for gradients in by_kind.values()]
-        total = math.hypot(*(float(norm.full_tensor() if hasattr(norm, "full_tensor") else norm) for norm in norms))
+        for group in self.optimizer.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    by_kind.setdefault(type(parameter.grad), []).append(parameter.grad)
+        total = 0.0
+        for gradients in by_kind.values():
+            total = math.hypot(total, float(gather_whole(nn.utils.get_total_norm(gradients))))
         limit = self.config.max_gradient_norm
         if limit is not None and limit < total < math.inf:
             for gradients in by_kind.values():
@@ -290,7 +282,7 @@ class Run:
         if self.evaluator is None:
             return
         self._gather_weights()
-        scores = measure(self.evaluator, self.whole_model.to(self.model.device), self.ranks)
+        scores = measure(self.evaluator, self.whole_model.to(self.device), self.ranks)
 
         def record() -> None:
             best = find_best(scores, self.best, self.config)
@@ -298,7 +290,9 @@ class Run:
             if best is not None:
                 self.best = best
                 self._save_model("best", self._save_whole)
-                if self.stores_best:
+                # With adapters, which the folder of the best model may have merged; or without an output folder.
+                needed = find_adapters(self.model) or (self.config.load_best and self.output is None)
+                if needed and not self.config.sharded:
                     changing = self.weights.select_changing().items()
                     self.best_weights = {name: value.clone() for name, value in changing if name.startswith("model.")}
             self._call("on_evaluate", {"metrics": scores, "improved": best is not None})
@@ -325,7 +319,7 @@ class Run:
 
     def _save_model(self, name: str, write: Callable[[Path], object]) -> None:
         """Give the model its card, and write it to the output folder, if there is one."""
-        about = self.base, self.batches.datasets, self.config, self.log.history, self.model.device, self.ranks.world
+        about = self.base, self.batches.datasets, self.config, self.log.history, self.device, self.ranks.world
         self.whole_model.trained = training_card(*about)
         if self.output is not None:
             with checkpoint.explain_failure(self.output, name):
@@ -362,8 +356,6 @@ def measure(evaluators: Evaluate | Mapping[str, Evaluate], model: Any, ranks: Ra
         result = ranks.together(partial(_call_evaluator, evaluator, model, ranks))
         named = dict(result) if isinstance(result, Mapping) else {"score": float(result)}
         new = {f"{name}_{metric}" if name else metric: float(score) for metric, score in named.items()}
-        if twice := scores.keys() & new.keys():
-            raise ValueError(f"several evaluators give {', '.join(sorted(twice))}; give them other names")
         scores |= new
     return scores
 
@@ -389,18 +381,6 @@ def find_best(scores: Mapping[str, float], best: list[Any] | None, config: Train
     before = sign * best[1] if best is not None and best[0] == metric else -math.inf
     is_better = sign * scores[metric] > before  # Not for NaN.
     return [metric, scores[metric]] if is_better else None
-
-
-@contextmanager
-def preserve_random_state(device: torch.device) -> Iterator[None]:
-    """Restore the generators of Python, NumPy and torch at the end, so that the caller's numbers do not change."""
-    python, numpy, states = random.getstate(), np.random.get_state(), get_random_state(device)
-    try:
-        yield
-    finally:
-        random.setstate(python)
-        np.random.set_state(numpy)
-        set_random_state(states, device)
 
 
 def seed_step(seed: int, step: int, rank: int, device: torch.device) -> None:

@@ -30,12 +30,13 @@ class Weights:
 
     def __init__(self, model: Any, losses: Mapping[str, Loss]) -> None:
         self.model: Any = model
+        self.device: torch.device = model.device
         heads: dict[str, nn.Module] = {}
         for name, loss in losses.items():
             if isinstance(loss, nn.Module) and loss not in heads.values():
                 # The prefix avoids names of methods, such as "train". A dot is written in a way of its own.
                 heads["of_" + name.replace("_", "__").replace(".", "_d")] = loss
-        self.heads: nn.ModuleDict = nn.ModuleDict(heads).to(model.device)
+        self.heads: nn.ModuleDict = nn.ModuleDict(heads).to(self.device)
         self.both: nn.ModuleDict = nn.ModuleDict({"model": model, "loss": self.heads})
 
     @cached_property
@@ -81,14 +82,15 @@ def check_dtypes(model: Any, config: TrainingConfig) -> None:
         raise ValueError(f"{problem}; pass TrainingConfig(merge_adapters=False), which saves them alone")
 
 
-def training_dtype(model: Any, config: TrainingConfig) -> torch.dtype:
+def training_dtype(model: Any, device: torch.device, config: TrainingConfig) -> torch.dtype:
     """The dtype in which the transformer computes: that of the config, or of a base model in half precision."""
-    if model.dtype.itemsize < 4:
-        return cast("torch.dtype", model.dtype)
-    if config.dtype == "auto":
-        dtype, _ = inference_dtype(torch.float32, True, model.device)
+    weights = cast("torch.dtype", model.dtype)
+    if weights.itemsize < 4:
+        return weights
+    if config.dtype == "auto" and device.type == "cuda":
+        dtype, _ = inference_dtype(torch.float32, True, device)
         return dtype if dtype == torch.bfloat16 else torch.float32
-    return cast("torch.dtype", getattr(torch, config.dtype))
+    return torch.float32 if config.dtype == "auto" else cast("torch.dtype", getattr(torch, config.dtype))
 
 
 @contextmanager
@@ -103,7 +105,14 @@ def prepare_model(model: Any, losses: Mapping[str, Loss], config: TrainingConfig
     weights = Weights(model, losses)
     with ExitStack() as undo:
         undo.callback(weights.both.zero_grad)
-        _enter_training_mode(model, undo)
+        for module in model.modules():
+            undo.callback(setattr, module, "training", module.training)
+            if getattr(module, "support_avx512bf16_for_cpu", False):
+                # bitsandbytes' layout of 4-bit weights for inference has no gradient; reading the state undoes it.
+                undo.callback(setattr, module, "support_avx512bf16_for_cpu", True)
+                module.state_dict()
+                module.support_avx512bf16_for_cpu = False
+        model.train()
         for name, parameter in model.named_parameters():  # An adapter freezes a new head, too.
             if name.replace(".base_layer.", ".").endswith(tuple(getattr(model, "new_weights", ()))):
                 undo.callback(parameter.requires_grad_, parameter.requires_grad)
@@ -120,17 +129,6 @@ def prepare_model(model: Any, losses: Mapping[str, Loss], config: TrainingConfig
             for network in [part.auto_model for part in model.modules() if isinstance(part, Transformer)]:
                 _checkpoint(network, undo)
         yield weights
-
-
-def _enter_training_mode(model: Any, undo: ExitStack) -> None:
-    for module in model.modules():
-        undo.callback(setattr, module, "training", module.training)
-        if getattr(module, "support_avx512bf16_for_cpu", False):
-            # bitsandbytes' layout of 4-bit weights for inference has no gradient; reading the state undoes it.
-            undo.callback(setattr, module, "support_avx512bf16_for_cpu", True)
-            module.state_dict()
-            module.support_avx512bf16_for_cpu = False
-    model.train()
 
 
 def _checkpoint(network: Any, undo: ExitStack) -> None:

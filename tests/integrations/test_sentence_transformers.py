@@ -367,7 +367,7 @@ def test_settings_that_have_the_meaning_of_theirs(
     assert len([line for line in history if "eval_evaluator" in line]) == 4
     config = trainer.trainer().config
     assert (config.max_gradient_norm, config.minimize) == (None, True)
-    assert config.rate(1, 6) == pytest.approx(5e-5 / 9)
+    assert config.learning_rate * config.factor(1, 6) == pytest.approx(5e-5 / 9)
     with pytest.raises(ValueError, match=r"step-00000001': the newest is .*step-00000006; pass True"):
         trainer.train(str(tmp_path / "checkpoints" / "step-00000001"))
     assert trainer.train(True).global_step == 6

@@ -199,7 +199,7 @@ def settings(**options: Any) -> dict[str, Any]:
     """Our settings of theirs, with the learning rates of all steps."""
     args = training.SentenceTransformerTrainingArguments(**{"output_dir": "out", **options})
     config = training._config(args, "cpu", 150)
-    return {**vars(config), "schedule": [config.rate(step, 150) for step in range(150)]}
+    return {**vars(config), "schedule": [config.learning_rate * config.factor(step, 150) for step in range(150)]}
 
 
 @pytest.mark.parametrize("row", OF_TRAINING, ids=lambda row: row.names[0])

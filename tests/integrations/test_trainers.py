@@ -140,7 +140,7 @@ def test_learning_rates_are_theirs(name: str, warm: float) -> None:
         optimizer.step()
         scheduler.step()
     config = training._config(args, "cpu", 20)
-    assert [config.rate(step, 20) for step in range(20)] == pytest.approx(expected, rel=1e-12)
+    assert [config.learning_rate * config.factor(step, 20) for step in range(20)] == pytest.approx(expected, rel=1e-12)
 
 
 def test_optimizers_are_used_as_they_are(calm: Path) -> None:

@@ -25,8 +25,8 @@ from sbert.losses import MultipleNegativesRankingLoss
 from sbert.losses.signature import Signature
 from sbert.pipeline.run import Encoding
 from sbert.training import Ranks, TrainingBatch, backward
-from sbert.training.backward import get_random_state
-from sbert.training.training_run import preserve_random_state, seed_step
+from sbert.training.backward import get_random_state, preserve_random_state
+from sbert.training.training_run import seed_step
 from tests import small
 from tests.simulated_cuda.simulator import Simulator, simulated
 

@@ -11,15 +11,7 @@ from typing import Any
 
 import pytest
 
-from sbert.training import (
-    Callback,
-    EarlyStopping,
-    MLflow,
-    Progress,
-    TensorBoard,
-    WandB,
-    checkpoint,
-)
+from sbert.training import Callback, EarlyStopping, Progress, TensorBoard, WandB, checkpoint
 from tests.children import run_in_child
 from tests.training.helpers import Kill, fit, pairs, ranking, tiny
 
@@ -100,15 +92,6 @@ def test_a_callback_begins_again_with_each_run() -> None:
         assert [entry["step"] for entry in history if "loss" in entry] == [3], "the last losses are logged"
 
 
-def test_a_state_that_no_checkpoint_can_hold_is_named(tmp_path: Path) -> None:
-    class Seen(Callback):
-        def state(self) -> dict[str, Any]:
-            return {"seen": {1, 2}}
-
-    with pytest.raises(TypeError, match=r"callback\.0\.seen: Object of type set is not JSON"):
-        fit(tiny(), ROWS, ranking, output=tmp_path, steps=1, callbacks=[Seen()])
-
-
 def test_tensorboard_reads_the_figures(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -120,43 +103,34 @@ def test_tensorboard_reads_the_figures(tmp_path: Path) -> None:
     assert "evaluation/score" not in figures.Tags()["scalars"], "NaN is no figure"
 
 
-def test_trackers_go_on_with_the_same_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With stand-ins that record the calls of the two packages."""
+def test_a_tracker_goes_on_with_the_same_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a stand-in that records the calls of the package."""
     calls: list[Any] = []
 
     def init(**options: Any) -> Any:
-        calls.append(("wandb", options))
+        calls.append(options)
         return SimpleNamespace(id="w1", log=lambda f, step: calls.append((step, sorted(f))), finish=lambda: None)
 
-    def start_run(**options: Any) -> Any:
-        calls.append(("mlflow", options))
-        return SimpleNamespace(info=SimpleNamespace(run_id="m1"))
-
-    wandb, mlflow = ModuleType("wandb"), ModuleType("mlflow")
+    wandb = ModuleType("wandb")
     vars(wandb)["init"] = init
-    vars(mlflow).update(start_run=start_run, log_params=lambda _: None, end_run=lambda: None)
-    vars(mlflow)["log_metrics"] = lambda f, step: calls.append((step, sorted(f)))
     monkeypatch.setitem(sys.modules, "wandb", wandb)
-    monkeypatch.setitem(sys.modules, "mlflow", mlflow)
 
     def run(*more: Callback, resume: bool = False) -> None:
-        trackers = [WandB(project="cats"), MLflow(run_name="one"), *more]
+        trackers = [WandB(project="cats"), *more]
         fit(tiny(), ROWS, ranking, resume, output=tmp_path, steps=4, checkpoint_every=2, callbacks=trackers)
 
     assert run_in_child(lambda: run(Kill(3))) == signal.SIGKILL
     run(resume=True)
-    figures = sorted(f"train/{name}" for name in ("loss", "learning_rate", "gradient_norm", "sentences_per_second"))
-    (name, options), step, (other, started), *_ = calls
-    assert (name, options["id"], options["resume"], options["project"]) == ("wandb", "w1", "allow", "cats")
+    options, step, *_ = calls
+    assert (options["id"], options["resume"], options["project"]) == ("w1", "allow", "cats")
     assert options["config"]["steps"] == 4
-    assert step == (3, figures)
-    assert (other, started) == ("mlflow", {"run_name": "one", "run_id": "m1"})
+    names = sorted(f"train/{name}" for name in ("loss", "learning_rate", "gradient_norm", "sentences_per_second"))
+    assert step == (3, names)
 
 
-@pytest.mark.parametrize("package", ["wandb", "mlflow", "torch.utils.tensorboard"])
-def test_packages_that_are_missing_are_named(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("package", "tracker"), [("wandb", WandB()), ("torch.utils.tensorboard", TensorBoard())])
+def test_packages_that_are_missing_are_named(package: str, tracker: Callback, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [package, *(name for name in sys.modules if name.startswith(f"{package}."))]:
         monkeypatch.setitem(sys.modules, name, None)
-    tracker = {"wandb": WandB(), "mlflow": MLflow(), "torch.utils.tensorboard": TensorBoard()}[package]
     with pytest.raises(ImportError, match=f"needs {package.rpartition('.')[2]}; run: pip install"):
         fit(tiny(), ROWS, ranking, steps=1, callbacks=tracker)

@@ -261,7 +261,7 @@ def test_fit_by_names_is_the_trainer_with_losses(bert: Path, classifier: Path) -
         CrossEncoder(bert, device="cpu").fit([(*row[:2], 5 * row[2]) for row in pairs.rows()], "mse")
 
 
-@pytest.mark.parametrize("sampler", ["random", "length"])
+@pytest.mark.parametrize("sampler", ["random", "no_duplicates"])
 def test_lists_in_memory_on_the_disk_and_streamed_train_the_same(bert: Path, tmp_path: Path, sampler: str) -> None:
     datasets.Dataset.from_list(lists()).save_to_disk(tmp_path / "data")
     mapped = datasets.load_from_disk(tmp_path / "data")

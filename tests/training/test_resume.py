@@ -20,7 +20,6 @@ import torch
 
 from sbert import Pooling, SentenceEncoder
 from sbert.losses import CosineSimilarityLoss, SoftmaxLoss, TripletLoss
-from sbert.storage.files import checksum
 from sbert.training import Callback, EarlyStopping, Progress, checkpoint
 from sbert.training.checkpoint import lock_output
 from tests import small
@@ -74,7 +73,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     | {"schedule": lambda done: (1 - done) ** 2},
     "state in groups": {"optimizer": Counting, "gradient_checkpointing": True, "schedule": "constant"},
     "rates": {"learning_rates": {"loss.*": 1e-2, "0.auto_model.encoder.layer.0.*": 1e-3}, "sampler": "no_duplicates"},
-    "stopping": {"callbacks": lambda: [EarlyStopping(2)], "evaluator": lambda _: 0.5, "sampler": "length"},
+    "stopping": {"callbacks": lambda: [EarlyStopping(2)], "evaluator": lambda _: 0.5, "sampler": "in_order"},
     "lower": {"minimize": True, "evaluator": {"a": lambda _: {"x": 1.0}, "b": lambda m: float(weights(m).sum())}},
     "streams": {"data": lambda rows: {"a": Stream(rows[:22]), "b": rows[22:30], "c": Stream(rows[30:])}}
     | {"mix": {"a": 1.0, "b": 2.0, "c": 0.5}, "batch_size": {"a": 3, "b": 4, "c": 5}, "shuffle_buffer": 7},
@@ -175,32 +174,15 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return output
 
 
-def change_state(path: Path, **values: Any) -> None:
-    """Change values of a checkpoint's state, as its writer would: with the checksum."""
-    state, checksums = path / "training/state.json", path / "training/checksums.json"
-    state.write_text(json.dumps({**json.loads(state.read_text()), **values}))
-    listed = json.loads(checksums.read_text())
-    checksums.write_text(json.dumps({**listed, "training/state.json": checksum(state)}))
-
-
 def flip(file: Path) -> None:
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 4
     file.write_bytes(content)
 
 
-def copy_beyond(path: Path) -> None:
-    shutil.copytree(path, path.with_name("step-00000099"))
-    change_state(path.with_name("step-00000099"), step=99)
-
-
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
-        (lambda path: change_state(path, step=99), "gives step=99, where 4 is expected, of 6"),
-        (lambda path: change_state(path, step=-4), "gives step=-4, where 4"),
-        (lambda path: change_state(path, step="4"), "gives step='4', where 4 is expected"),
-        (copy_beyond, "gives step=99, where 99 is expected, of 6"),
         (lambda path: path.with_name("step-00000005").mkdir(), "step-00000005/training/checksums.json cannot be read"),
         (lambda path: (path / "training/state.json").write_text('{"optimizer": []}'), "its checksum differs"),
         (lambda path: (path / "training/state.json").unlink(), "state.json cannot be read as part of a checkpoint"),

@@ -27,7 +27,8 @@ from sbert.losses import (
     TripletLoss,
 )
 from sbert.training import ParquetRows, Ranks, TrainingData
-from sbert.training.sampling import SAMPLERS, group_by_label, in_order, length, no_duplicates, turns
+from sbert.training.batches import turns
+from sbert.training.sampling import SAMPLERS, group_by_label, in_order, no_duplicates
 from tests.training.helpers import fit, pairs, ranking, records, regression, tiny, weights
 
 
@@ -131,7 +132,6 @@ def test_words_are_classes(tmp_path: Path) -> None:
         messages = ["data: the labels are the classes 0 = no, 1 = yes"] * (rows is data)
         assert [str(entry.message) for entry in caught] == messages
     assert torch.equal(weights(encoders[0]), weights(encoders[1]))
-    assert '"no"' in (tmp_path / "True" / "labels.json").read_text()
     assert "Classes: 0 = no, 1 = yes." in (tmp_path / "True" / "final" / "README.md").read_text()
     other = {name: [("boat", "lake", "a"), ("fox", "red", name)] for name in ("b", "c")}
     with (
@@ -162,7 +162,7 @@ def train(data: Any, **settings: Any) -> Tensor:
     return weights(model)
 
 
-@pytest.mark.parametrize("sampler", ["random", "no_duplicates", "length"])
+@pytest.mark.parametrize("sampler", ["random", "no_duplicates"])
 def test_a_memory_mapped_dataset_trains_as_rows_in_memory(sampler: str, tmp_path: Path) -> None:
     rows = records(20)
     datasets.Dataset.from_list(rows).save_to_disk(tmp_path / "data")
@@ -187,7 +187,7 @@ def test_a_stream_is_shuffled_in_its_buffer_and_read_no_further() -> None:
     ("settings", "words"),
     [
         ({}, "data is a stream, whose length is not known; pass steps="),
-        ({"steps": 2, "sampler": "length"}, "pass steps=, and neither a sampler"),
+        ({"steps": 2, "sampler": "in_order"}, "pass steps=, and neither a sampler"),
         ({"steps": 2, "mix": {"other": 1}}, "mix names 'other', but the data sets are 'data'"),
         ({"steps": 2, "batch_size": {"data": 0}}, r"batch_size\['data'\]=0 is too small"),
         ({"steps": 2, "sampler": {"data": "best"}}, "sampler='best' is unknown"),
@@ -266,9 +266,6 @@ def test_each_label_of_a_batch_stands_there_twice(batch_size: int, labels: int) 
         assert len(batch) <= batch_size
         assert len(counts) >= 2
         assert counts.min() >= 2
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # It has been said once.
-        group_by_label(rows, batch_size, generator(1))
     for wrong, size, words in (
         (TrainingData([("a", 0), ("b", 1)], lambda sentence, labels: 0), 8, "no label occurs in two rows"),
         (TrainingData([("a", "b")], ranking), 8, "needs rows with one label each"),
@@ -276,15 +273,6 @@ def test_each_label_of_a_batch_stands_there_twice(batch_size: int, labels: int) 
     ):
         with pytest.raises(ValueError, match=words):
             group_by_label(wrong, size, generator())
-
-
-def test_rows_of_like_length() -> None:
-    rows = TrainingData([("x" * (i % 90), "y") for i in range(900)], ranking)
-    batches = length(rows, 10, generator())
-    assert flatten(batches) == list(range(900))
-    sizes = [[len(rows.texts(row)[0]) for row in batch] for batch in batches]
-    assert np.mean([max(each) - min(each) for each in sizes]) < 5
-    assert [each[0] for each in sizes] != sorted(each[0] for each in sizes)
 
 
 def test_mixes() -> None:
@@ -341,27 +329,6 @@ def test_splits_for_tests_are_refused_unless_the_caller_names_them(kind: Any) ->
             Trainer(tiny(), kind(train=rows, **{name: rows}), ranking, config)
     for data in (kind(train=rows, more=rows), {"train": rows, "test": rows}):
         assert list(Trainer(tiny(), data, ranking, config).batches.datasets) == list(data)
-
-
-class MapStyle(torch.utils.data.Dataset):
-    """Has a length and rows by index, and no end of its own: a row beyond is no IndexError."""
-
-    def __init__(self, rows: list[Any]) -> None:
-        self.rows = rows
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, row: int) -> Any:
-        return self.rows[row] if row < len(self) else 1 / 0
-
-
-def test_a_dataset_of_torch_trains_as_its_rows() -> None:
-    models = []
-    for data in (pairs(10, False), MapStyle(pairs(10, False))):
-        models.append(tiny())
-        fit(models[-1], data, ranking, steps=2, batch_size=4, evaluation_data=data)
-    assert torch.equal(weights(models[0]), weights(models[1]))
 
 
 def test_own_negatives_are_needed_where_other_rows_are_no_candidates(model: Any) -> None:
