@@ -25,7 +25,7 @@ from sbert import CrossEncoder, SentenceEncoder
 from sbert.data import Texts, read_retrieval
 from sbert.evaluation import paired_bootstrap
 from sbert.evaluation.ranking_metrics import ndcg_at, recall_at
-from sbert.search import BM25, HybridIndex, LateInteraction
+from sbert.search import BM25, HybridIndex
 
 # A first sentence of 15 to 300 characters, and what follows it.
 FIRST = re.compile(r"\s*(.{15,300}?(?:[.!?…]+[\"'”’»)\]]*\s|[。！？]+[”’」』）]*|\n))\s*(\S.{20,})", re.DOTALL)
@@ -154,10 +154,9 @@ def measure_all(options, data: Collection) -> list[System]:
     if last is None:
         raise SystemExit("no model could be measured; pass other --models")
     index, base = last
-    for name in ["late interaction", *filter(None, options.rerankers.split(","))]:
+    for name in filter(None, options.rerankers.split(",")):
         try:
-            reranker = LateInteraction(index.model) if name == "late interaction" else CrossEncoder(name)
-            rerank = {**base.how, "rerank": reranker, "candidates": DEPTH}
+            rerank = {**base.how, "rerank": CrossEncoder(name), "candidates": DEPTH}
             systems.append(measure(f"{base.name}, {name}", index, data, base.per_document, **rerank))
         except (OSError, ValueError, RuntimeError) as error:
             print(fill(f"{name}: not measured: {error}"), flush=True)

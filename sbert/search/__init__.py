@@ -5,7 +5,6 @@
 | the best texts of a corpus for a query | ``semantic_search``, or ``Index`` if texts come and go |
 | texts with the words of a query | ``BM25``; results of both in one: ``fuse`` |
 | documents by words and vectors, with filters, on disk | ``HybridIndex`` |
-| results ranked again by the vectors of tokens | ``LateInteraction`` |
 | all pairs of similar texts | ``paraphrase_mining``; only the best pair: ``most_similar_pair`` |
 | groups of texts that mean the same | ``cluster``, with ``topic_words`` to name them; ``community_detection`` |
 | training rows with hard negatives | ``mine_hard_negatives`` |
@@ -93,9 +92,9 @@ where all values are numbers. For all else, pass a function of the metadata.
 Traceback (most recent call last):
 ValueError: where: 'yaer' is no field of any document; did you mean 'year'?
 
-``rerank=`` takes a ``CrossEncoder`` or ``LateInteraction(model)``, which sorts the best 100. ``BM25`` and ``fuse`` do
-the same with vectors and ids of your own: pass ``fuse`` many candidates, such as 1,000, and ``method="weighted",
-weights=[0.6, 0.4]`` for BM25 and vectors. Figures: ``python -m tests.benchmarks.hybrid --data path/to/data``.
+``rerank=`` takes a ``CrossEncoder``, which sorts the best 100. ``BM25`` and ``fuse`` do the same with vectors and ids of
+your own: pass ``fuse`` many candidates, such as 1,000, and ``method="weighted", weights=[0.6, 0.4]`` for BM25 and
+vectors. Figures: ``python -m tests.benchmarks.hybrid --data path/to/data``.
 
 ## Pairs and groups
 
@@ -142,7 +141,6 @@ from sbert.search.index.bm25 import BM25
 from sbert.search.index.fusion import Result, fuse
 from sbert.search.index.hybrid_index import HybridIndex
 from sbert.search.index.index import Index, IndexHits
-from sbert.search.late_interaction import LateInteraction
 from sbert.search.training_rows import mine_hard_negatives, score_lists
 
 __all__ = [
@@ -150,7 +148,6 @@ __all__ = [
     "Hits",
     "Index",
     "IndexHits",
-    "LateInteraction",
     "BM25",
     "fuse",
     "HybridIndex",

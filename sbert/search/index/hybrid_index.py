@@ -245,8 +245,8 @@ class HybridIndex:
             where: Which documents are searched: a dict of fields of the metadata, each with a value, a set of values,
                 or a dict of operators, as in the guide, ``sbert.search``; or a function of the metadata that returns a
                 bool and changes nothing. Scores of BM25 do not depend on it.
-            rerank: A ``CrossEncoder``, ``LateInteraction``, or another object with ``predict``; it sorts the best
-                documents by a score of the query and the best passage.
+            rerank: A ``CrossEncoder``, or another object with ``predict``; it sorts the best documents by a score of
+                the query and the best passage.
             candidates: How many documents per query are reranked, at least ``top_k``.
 
         Returns:
