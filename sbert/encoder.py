@@ -353,9 +353,9 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
             chunk_size: Number of sentences that a process of the pool takes at once. Default: 1,024, or 8,192 for
                 accelerators; fewer if that leaves a process idle.
             out: Where to write vectors while reading, so that neither sentences nor vectors have to fit in memory: a
-                .npy file; a .parquet file, with the columns to keep of a ``sbert.data.Texts``; or a folder (a path that
-                ends in /) for .npy files of 2^20 rows. The result is a read-only memory map of the .npy file, else a
-                ``sbert.vector_files.VectorFiles``, which ``np.asarray`` reads.
+                .npy file, or a .parquet file with the columns to keep of a ``sbert.data.Texts``. The result is a
+                read-only memory map of the .npy file, else a ``sbert.vector_files.VectorFiles``, which ``np.asarray``
+                reads.
             overwrite: With ``out``, whether to start from scratch in any case. By default, a call that was interrupted
                 goes on where it was, as the manifest beside the output says, a finished one changes nothing (the
                 sentences are read once more, to compare them), and an output of anything else is an error.

@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     add = parser.add_argument
     add("words", nargs="*", metavar="[MODEL] FILE", help=f"a model ({OWN}); then files, folders: {INPUT}")
-    add("-o", "--output", required=True, help="FILE.npy, FILE.parquet, or FOLDER/ for .npy files")
+    add("-o", "--output", required=True, help="FILE.npy or FILE.parquet")
     add_options(parser, *SOURCES, "--overwrite", "--quiet")
     add("--keep", type=names, default=[], metavar="NAMES", help="columns to copy to Parquet (a line is: text)")
     add("--prompt", metavar="TEXT", help="text inserted before each text")

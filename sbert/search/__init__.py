@@ -92,8 +92,8 @@ where all values are numbers. For all else, pass a function of the metadata.
 Traceback (most recent call last):
 ValueError: where: 'yaer' is no field of any document; did you mean 'year'?
 
-``rerank=`` takes a ``CrossEncoder``, which sorts the best 100. ``BM25`` and ``fuse`` do the same with vectors and ids of
-your own: pass ``fuse`` many candidates, such as 1,000, and ``method="weighted", weights=[0.6, 0.4]`` for BM25 and
+``rerank=`` takes a ``CrossEncoder``, which sorts the best 100. ``BM25`` and ``fuse`` do the same with vectors and ids
+of your own: pass ``fuse`` many candidates, such as 1,000, and ``method="weighted", weights=[0.6, 0.4]`` for BM25 and
 vectors. Figures: ``python -m tests.benchmarks.hybrid --data path/to/data``.
 
 ## Pairs and groups

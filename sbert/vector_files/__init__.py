@@ -15,12 +15,11 @@ data sets of ``datasets``, one text after another. ``out=`` writes each window o
 >>> vectors.shape, sorted(os.listdir(folder))
 ((2, 384), ['corpus.csv', 'vectors.npy', 'vectors.npy.manifest'])
 
-- A name that ends in ``.parquet`` makes a Parquet file, with the columns of ``Texts(..., keep=["id"])``; the name of a
-  folder, ``.npy`` files in it.
+- A name that ends in ``.parquet`` makes a Parquet file, with the columns of ``Texts(..., keep=["id"])``.
 - Until the end, the data is in ``vectors.npy.partial``, with a manifest beside it. After a kill, a full disk or Ctrl-C,
   **the same call goes on** where it was, and the file is the same to the last byte (with another number of threads or
-  devices, but for rounding). At most about five seconds of work are done twice, however slow the model is: batches of a
-  part that takes longer are in ``vectors.npy.window``.
+  devices, but for rounding). At most one window is done twice: 11,000 texts with all-MiniLM-L6-v2 on a CPU, fewer with
+  larger models.
 - The manifest stays, so the same call again keeps a file that is finished. With another model, other settings or
   another input, or over a file without a manifest, it is an error that names the difference; ``overwrite=True``
   starts from scratch and replaces what is there. What you delete is made again.

@@ -5,11 +5,11 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import chain, islice, zip_longest
 from pathlib import Path
 from tokenize import TokenError
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -29,44 +29,14 @@ _PROMOTED: dict[str, Any] = {"promote_options": "permissive"}
 _STRIPES = 32
 
 
-class Format(Protocol):
-    """How parts are appended to a partial file, how that becomes the output, and how outputs are read and joined.
-
-    Args:
-        dim: Number of values of a vector.
-        dtype: Dtype of the vectors.
-        keep: Names of the columns beside them, for a format that ``has_columns``.
-    """
-
-    head: bytes  # What precedes the parts.
-    has_columns: bool
-
-    def __init__(self, dim: int, dtype: np.dtype[np.generic], keep: tuple[str, ...]) -> None: ...
-
-    def block(self, vectors: Array, columns: list[Any]) -> memoryview:
-        """The bytes of a part."""
-
-    def complete(self, manifest: Manifest) -> AbstractContextManager[Path]:
-        """A context with the path of the complete file, which is renamed to that of the output when it ends."""
-
-    @staticmethod
-    def shape(path: Path) -> tuple[int, int, np.dtype[np.generic]]:
-        """Number of rows, dim and dtype of a file."""
-
-    @staticmethod
-    def read(path: Path) -> Iterator[Array]:
-        """The vectors of a file a part at a time. Shape: (rows, dim) each."""
-
-    @staticmethod
-    def join(shards: list[Path], whole: Path, stripe: int) -> None:
-        """Write the rows of shards to one file: ``stripe`` rows of each in turn."""
-
-
 # ---------------------------------------------------------------------------------------------------- .npy
 
 
 class Npy:
     """A .npy file: the partial file is the output, but for the number of rows in its header.
+
+    This and ``Parquet`` say how parts are appended to a partial file, how that becomes the output, and how outputs are
+    read and joined.
 
     Args:
         dim: Number of columns.
@@ -81,12 +51,12 @@ class Npy:
         self.head: bytes = npy_header(0, dim, dtype)
 
     def block(self, vectors: Array, columns: list[Any]) -> memoryview:  # noqa: ARG002
-        """The rows as they are."""
+        """The bytes of a part: the rows as they are."""
         return np.ascontiguousarray(vectors, self.dtype).data.cast("B")
 
     @contextmanager
     def complete(self, manifest: Manifest) -> Iterator[Path]:
-        """Write the number of rows, and rename the file."""
+        """Write the number of rows; a context with the path of the file, which is renamed when it ends."""
         with manifest.partial.open("r+b") as file:
             file.write(npy_header(manifest.rows, self.dim, self.dtype))
             file.flush()
@@ -97,6 +67,7 @@ class Npy:
 
     @staticmethod
     def shape(path: Path) -> tuple[int, int, np.dtype[np.generic]]:
+        """Number of rows, dim and dtype of a file."""
         return *map_file(path).shape, map_file(path).dtype
 
     @staticmethod
@@ -106,6 +77,7 @@ class Npy:
 
     @staticmethod
     def join(shards: list[Path], whole: Path, stripe: int) -> None:
+        """Write the rows of shards to one file: ``stripe`` rows of each in turn."""
         vectors = VectorFiles(shards)
         stripes = [np.split(part, range(stripe, len(part), stripe)) for part in vectors.parts()]
         with replacing_file(whole) as file:
@@ -215,7 +187,8 @@ class Parquet:
 
 
 # The format of each suffix.
-FORMATS: dict[str, type[Format]] = {".npy": Npy, ".parquet": Parquet}
+Format = Npy | Parquet
+FORMATS: dict[str, type[Npy] | type[Parquet]] = {".npy": Npy, ".parquet": Parquet}
 
 
 def _in_turn(shards: list[Any]) -> Iterator[Any]:

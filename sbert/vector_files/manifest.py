@@ -2,7 +2,7 @@
 
 Parts are appended to ``NAME.partial``; then a line of ``NAME.manifest`` says so. The first line describes the model and
 the settings, each other line a part, and the last line the finished file. Each line has a checksum of itself and of
-the lines before. ``NAME.window`` holds rows of the part in work, of a model that is slow.
+the lines before.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import re
 import time
 import zlib
 from collections.abc import Iterator
@@ -24,7 +23,7 @@ from sbert.storage.files import UnreadableError, checksum
 from sbert.storage.folders import try_lock
 from sbert.vector_files.reader import Shard
 
-FORMAT = "vectors of sbert, version 2"
+FORMAT = "vectors of sbert, version 3"
 REMEDY = "pass overwrite=True to start from scratch"
 
 Header = dict[str, Any]
@@ -62,14 +61,12 @@ class Ending:
         input: Hash of these texts and their columns.
         size: Number of bytes of the file.
         crc32: Checksum of the file.
-        last: Whether no text is behind these: a folder has no more files.
     """
 
     read: int
     input: str
     size: int
     crc32: int
-    last: bool
 
 
 def check_header(path: Path, result: Header, expected: Header, other: Path | None = None) -> None:
@@ -92,7 +89,7 @@ class Manifest:
 
     def __init__(self, output: Path, file: BinaryIO) -> None:
         self.output: Path = output
-        self.path, self.partial, self.window = (beside(output, ending) for ending in ("manifest", "partial", "window"))
+        self.path, self.partial = beside(output, "manifest"), beside(output, "partial")
         self.header: Header = {}
         self.parts: list[PartEntry] = []
         self.ending: Ending | None = None
@@ -114,7 +111,7 @@ class Manifest:
             check = value.pop("check")
             if self.ending is not None or _checksum(value, self._check) != check:
                 raise ValueError
-            if "last" in value:
+            if "size" in value:
                 self.ending = Ending(**value)
             elif self.header:
                 self.parts.append(PartEntry(**value))
@@ -193,9 +190,10 @@ class Manifest:
     def clean(self) -> None:
         """Delete what is not needed any more: the files of what is finished, or the manifest of nothing."""
         self._file.close()  # Windows deletes no open file.
-        others = [self.window, self.partial] if self.header else []  # Without a header, they belong to another call.
-        for path in others if self.ending else [*others, self.path]:
-            path.unlink(missing_ok=True)
+        if self.header:  # Without a header, it belongs to another call.
+            self.partial.unlink(missing_ok=True)
+        if not self.ending:
+            self.path.unlink(missing_ok=True)
 
 
 def _checksum(line: dict[str, Any], before: int) -> int:
@@ -227,8 +225,7 @@ def open_manifest(output: Path, overwrite: bool) -> Iterator[Manifest]:
             raise RuntimeError(f"{output} is being written by another process; wait until it ends, or write elsewhere")
         with name.open("r+b") as file:
             if overwrite:
-                for ending in ("window", "partial"):
-                    beside(output, ending).unlink(missing_ok=True)
+                beside(output, "partial").unlink(missing_ok=True)
                 file.truncate(0)
             manifest = Manifest(output, file)
             try:
@@ -236,8 +233,7 @@ def open_manifest(output: Path, overwrite: bool) -> Iterator[Manifest]:
                     raise ValueError(f"{output} has no manifest, and may be yours; move it, or {REMEDY}")
                 yield manifest
             finally:
-                stored = manifest.parts or manifest.ending or (manifest.header and manifest.window.exists())
-                if not (file.closed or stored):
+                if not (file.closed or manifest.parts or manifest.ending):
                     manifest.clean()
 
 
@@ -272,16 +268,9 @@ def beside(path: Path, ending: str) -> Path:
     return path.with_name(f"{path.name}.{ending}")
 
 
-def output_of(out: str | os.PathLike[str]) -> tuple[Path, bool]:
-    """The file that an output is named after, where links lead to; and whether the output is a folder.
-
-    Example:
-        >>> output_of("/no/such/folder/")
-        (PosixPath('/no/such/folder/vectors.npy'), True)
-    """
-    name = os.fspath(out)
-    path, folder = Path(os.path.realpath(name)), name.endswith(("/", os.sep)) or os.path.isdir(name)
-    return (path / "vectors.npy" if folder else path), folder
+def output_of(out: str | os.PathLike[str]) -> Path:
+    """The file that an output is named after, where links lead to."""
+    return Path(os.path.realpath(out))
 
 
 def shard_of(path: Path, shard: Shard) -> Path:
@@ -292,14 +281,3 @@ def shard_of(path: Path, shard: Shard) -> Path:
         'vectors-00003-of-00016.npy'
     """
     return path.with_name(f"{path.stem}-{shard[0]:05d}-of-{shard[1]:05d}{path.suffix}")
-
-
-def file_of(path: Path, number: int) -> Path:
-    """A file of a folder of files."""
-    return path.with_name(f"{path.stem}-{number:05d}{path.suffix}")
-
-
-def files_of(path: Path) -> list[Path]:
-    """The files of a folder that have a manifest, or had one that was deleted, in order."""
-    pattern = re.compile(rf"({re.escape(path.stem)}-\d{{5,}}{re.escape(path.suffix)})\.manifest")
-    return sorted({path.with_name(match[1]) for name in os.listdir(path.parent) if (match := pattern.fullmatch(name))})

@@ -84,25 +84,17 @@ class Reader:
         keep = getattr(sentences, "keep", ())
         self._columns = Columns(getattr(sentences, "types", dict)() if keep else {})
         self._pieces = self._read(sentences.rows() if keep else ((text, {}) for text in rows_of(sentences)))
-        self._next = next(self._pieces, None)
 
-    @property
-    def ended(self) -> bool:
-        """Whether all texts were given."""
-        return self._next is None
-
-    def windows(self, most: int | None = None) -> Iterator[InputWindow]:
-        """The windows up to the end of the texts, or of ``most`` rows, a multiple of a stripe."""
+    def windows(self) -> Iterator[InputWindow]:
+        """The windows up to the end of the texts."""
         index, number = self._shard
-        rows, window = 0, InputWindow()
-        while self._next is not None and (most is None or rows < most):
-            piece, self._next = self._next, next(self._pieces, None)
+        window = InputWindow()
+        for piece in self._pieces:
             self.read, self.input = piece.read, piece.input
             if (piece.read - 1) // STRIPE % number != index:
                 continue
-            rows += len(piece.texts)
             window += piece
-            if len(window.texts) >= self._size or window.characters >= _WINDOW_CHARACTERS or rows == most:
+            if len(window.texts) >= self._size or window.characters >= _WINDOW_CHARACTERS:
                 yield window
                 window = InputWindow()
         if window.texts:

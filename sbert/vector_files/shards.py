@@ -19,7 +19,6 @@ from sbert.vector_files.manifest import (
     PartEntry,
     beside,
     check_header,
-    file_of,
     open_manifest,
     output_of,
     read_manifest,
@@ -39,7 +38,6 @@ class FileStatus:
         rows: Number of rows that are on the disk.
         rate: Rows per second, while encoding; 0 if unknown.
         note: What is wrong, for ``"damaged"``.
-        last: Whether it is known that a folder has no more files.
     """
 
     path: Path
@@ -47,7 +45,6 @@ class FileStatus:
     rows: int = 0
     rate: float = 0.0
     note: str = ""
-    last: bool = False
 
 
 def status(path: str | os.PathLike[str]) -> list[FileStatus]:
@@ -60,17 +57,10 @@ def status(path: str | os.PathLike[str]) -> list[FileStatus]:
         >>> [file.state for file in status("no/such/vectors.npy")]
         ['missing']
     """
-    whole, in_files = output_of(path)
-    number = _number_of_shards(whole)
-    if number:
-        shards = [_status_of(shard_of(whole, (index, number))) for index in range(number)]
-        return shards + ([_status_of(whole)] if whole.exists() else [])
-    if not in_files:
-        return [_status_of(whole)]
-    files: list[FileStatus] = []
-    while not files or (files[-1].state != "missing" and not files[-1].last):
-        files.append(_status_of(file_of(whole, len(files))))
-    return files
+    whole = output_of(path)
+    number = _number_of_shards(whole) or 0
+    shards = [_status_of(shard_of(whole, (index, number))) for index in range(number)]
+    return shards + ([_status_of(whole)] if not shards or whole.exists() else [])
 
 
 def _number_of_shards(whole: Path) -> int | None:
@@ -97,7 +87,7 @@ def _status_of(path: Path) -> FileStatus:
             if end and path.exists():
                 if path.stat().st_size != end.size:
                     raise UnreadableError(path, "is damaged: it has another size than was written", "delete it")
-                return FileStatus(path, "done", manifest.rows, last=end.last)
+                return FileStatus(path, "done", manifest.rows)
             if not end or manifest.partial.exists():  # Else it was deleted.
                 with try_lock(manifest.path) as held:
                     rate = manifest.rows / max(1e-9, sum(part.seconds for part in manifest.parts))
@@ -113,7 +103,7 @@ def merge(path: str | os.PathLike[str], overwrite: bool = False) -> Path:
     """Join the shards of ``encode(out=path, shard=...)`` to the file ``path``, with the rows in the order of the texts.
 
     Args:
-        path: What was passed as ``out=``, a .npy or .parquet file; for a folder, the folder.
+        path: What was passed as ``out=``, a .npy or .parquet file.
         overwrite: Whether to join them again, whatever is there; else a file that is finished is kept, and any other
             one is an error.
 
@@ -133,7 +123,7 @@ def merge(path: str | os.PathLike[str], overwrite: bool = False) -> Path:
         ...     VectorFiles([merge(f"{folder}/vectors.npy")]).shape
         (2, 384)
     """
-    whole, _ = output_of(path)
+    whole = output_of(path)
     number = _number_of_shards(whole)
     if number is None:
         raise FileNotFoundError(f"there are no shards of {whole}; make them with shard=(i, n), i from 0 to n - 1")
@@ -150,7 +140,7 @@ def merge(path: str | os.PathLike[str], overwrite: bool = False) -> Path:
             FORMATS[whole.suffix].join(shards, whole, first.header["stripe"])
             size, check = whole.stat().st_size, checksum(whole)
             manifest.add(PartEntry(len(VectorFiles(shards)), size, check, end.read, end.input, 0, 0.0))
-            manifest.finish(Ending(end.read, end.input, size, check, last=True))
+            manifest.finish(Ending(end.read, end.input, size, check))
         manifest.clean()
     return whole
 

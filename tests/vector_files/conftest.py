@@ -15,7 +15,6 @@ from tests.vector_files.samples import STRIPE
 def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader, "STRIPE", STRIPE)
     monkeypatch.setattr(write, "_WINDOW", 2 * STRIPE)
-    monkeypatch.setattr(write, "_FILE_ROWS", 4 * STRIPE)
 
 
 @pytest.fixture(scope="session")

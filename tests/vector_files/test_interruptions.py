@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import random
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
@@ -19,9 +17,9 @@ import torch
 from sbert import Pooling, SentenceEncoder
 from sbert.data import Texts
 from sbert.modules import WordEmbeddings
-from sbert.vector_files import status, write
+from sbert.vector_files import status
 from tests.children import in_child
-from tests.vector_files.samples import ROWS, STRIPE, TEXTS, contents, encode, fill_disk, stop
+from tests.vector_files.samples import ROWS, TEXTS, contents, encode, fill_disk, stop
 
 RANGES = np.array([[-1.0], [1.0]], np.float32).repeat(6, 1)
 
@@ -62,7 +60,6 @@ def killed_at(step: int, work: Callable[[], object]) -> bool:
         ("vectors.npy", {}),
         ("vectors.npy", {"precision": "int8", "ranges": RANGES, "shard": (1, 2)}),
         ("vectors.parquet", {"precision": "float16"}),
-        ("folder/", {}),
     ],
 )
 def test_killed_at_each_change_of_the_disk(
@@ -89,88 +86,6 @@ def test_killed_at_each_change_of_the_disk(
             (folder / path).unlink()
         step += 1
     assert step > 8
-
-
-class Slow(torch.nn.Module):
-    """Takes a moment for each batch, and writes down how many rows it has."""
-
-    def __init__(self, log: Path, seconds: float) -> None:
-        super().__init__()
-        self._log, self._seconds = log, seconds
-
-    def forward(self, vectors: torch.Tensor) -> torch.Tensor:
-        time.sleep(self._seconds)
-        with self._log.open("a") as file:
-            file.write(f"{len(vectors)}\n")
-        return vectors
-
-
-@pytest.mark.parametrize("name", ["vectors.npy", "vectors.parquet"])
-@pytest.mark.slow  # Processes that are killed.
-def test_killed_at_random_moments(
-    words: SentenceEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    """Of a model that takes long for a window, batches are stored: no more is done twice than in those seconds."""
-    seconds, rows = 0.02, 4
-    monkeypatch.setattr(write, "_WINDOW", 4 * STRIPE)
-    monkeypatch.setattr(write, "_SECONDS", seconds)
-    model = SentenceEncoder(*words, Slow(tmp_path / "log", seconds / 2), device="cpu")
-    numbered = [f"{text} {'red ' * (row % 7)}{row}" for row, text in enumerate(TEXTS)]  # No two are equal.
-    texts = Texts.of(numbered, id=range(ROWS)) if name.endswith("parquet") else numbered
-    make = lambda out: encode(model, out, texts, batch_size=rows, show_progress_bar=False)  # noqa: E731
-    make(tmp_path / f"whole-{name}")
-    log = tmp_path / "log"
-    log.write_text("")
-    chance, kills = random.Random(1), 0
-    while True:
-        child = in_child(lambda: make(tmp_path / name))
-        batches, ended, status = log.read_text().count("\n") + chance.randint(2, 9), 0, 0
-        while not ended and log.read_text().count("\n") < batches:
-            time.sleep(0.001)
-            ended, status = os.waitpid(child, os.WNOHANG)
-        if not ended:
-            os.kill(child, chance.choice([signal.SIGKILL, signal.SIGINT]))
-            status = os.waitpid(child, 0)[1]
-        if not status:
-            break
-        kills += 1
-        assert kills < 200
-    assert kills > 1
-    assert (tmp_path / name).read_bytes() == (tmp_path / f"whole-{name}").read_bytes()
-    encoded = sum(map(int, log.read_text().split()))
-    assert encoded <= ROWS + (kills + 1) * (1 + 4 * rows)  # The text that tells the dimension, and a few batches.
-    assert sorted(without_manifests(tmp_path)) == ["log", name, f"whole-{name}"]
-
-
-def test_a_window_that_was_saved_is_checked(
-    words: SentenceEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What is damaged or of other texts is computed again."""
-    monkeypatch.setattr(write, "_SECONDS", 0.0)
-    path, window, chance, put = tmp_path / "v.npy", tmp_path / "v.npy.window", random.Random(0), write.SavedWindow.add
-    expected = words.encode(TEXTS, batch_size=2)
-    for number in range(12):
-        left = iter(range(3))
-
-        def add(self: Any, *arguments: Any, left: Iterator[int] = left) -> None:
-            put(self, *arguments)
-            if next(left, None) is None:
-                raise KeyboardInterrupt
-
-        monkeypatch.setattr(write.SavedWindow, "add", add)
-        with pytest.raises(KeyboardInterrupt):
-            encode(words, path, batch_size=2)
-        monkeypatch.setattr(write.SavedWindow, "add", put)
-        saved = bytearray(window.read_bytes())
-        assert len(saved) > 100
-        if number % 3 == 1:
-            saved[chance.randrange(len(saved))] ^= 1 << chance.randrange(8)
-        elif number % 3 == 2:
-            del saved[chance.randrange(len(saved)) :]
-        window.write_bytes(saved)
-        np.testing.assert_array_equal(encode(words, path, batch_size=2), expected)
-        assert list(without_manifests(tmp_path)) == ["v.npy"]
-        path.unlink()
 
 
 def test_the_old_file_stands_until_the_new_one_is_complete(

@@ -27,7 +27,7 @@ from tests.children import in_child
 from tests.vector_files.samples import ROWS, TEXTS, contents, encode, stop
 
 
-@pytest.mark.parametrize("name", ["v.npy", "v.parquet", "folder/"])
+@pytest.mark.parametrize("name", ["v.npy", "v.parquet"])
 @pytest.mark.parametrize("shards", [1, 3, 20])  # There are 11 stripes.
 def test_merge(words: SentenceEncoder, tmp_path: Path, name: str, shards: int) -> None:
     out = f"{tmp_path}/{name}"
@@ -42,7 +42,7 @@ def test_merge(words: SentenceEncoder, tmp_path: Path, name: str, shards: int) -
 
 
 def test_no_texts(words: SentenceEncoder, tmp_path: Path) -> None:
-    for name in ("v.npy", "v.parquet", "folder/"):
+    for name in ("v.npy", "v.parquet"):
         out = f"{tmp_path}/{name}"
         assert encode(words, out, []).shape == (0, 6)
         for index in range(2):
@@ -52,7 +52,7 @@ def test_no_texts(words: SentenceEncoder, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "shard", "rows"),
-    [("v.npy", (0, 2), 43), ("v.npy", None, ROWS), ("v.parquet", None, ROWS), ("f/", None, ROWS)],
+    [("v.npy", (0, 2), 43), ("v.npy", None, ROWS), ("v.parquet", None, ROWS)],
 )
 def test_what_is_finished_is_kept(
     words: SentenceEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, shard: Any, rows: int
@@ -67,7 +67,7 @@ def test_what_is_finished_is_kept(
         with pytest.raises(ValueError, match="was written from other texts; write elsewhere, or pass overwrite=True"):
             encode(words, out, Texts.of(texts, id=range(ROWS)) if name == "v.parquet" else texts, shard=shard)
         assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == times
-    for path in tmp_path.rglob(f"*{Path(name).suffix or '.npy'}"):  # What the user has deleted is made again.
+    for path in tmp_path.rglob(f"*{Path(name).suffix}"):  # What the user has deleted is made again.
         path.unlink()
     assert status(out)[0].state == "missing"
     assert encode(words, out, shard=shard).shape == (rows, 6)
@@ -190,37 +190,6 @@ def test_what_merge_advises_helps(
         file.unlink()
     encode(words, out, shard=(shard, 2), overwrite="overwrite=True" in str(caught.value))
     np.testing.assert_array_equal(np.load(merge(out)), words.encode(TEXTS))
-
-
-def test_a_folder_of_files(words: SentenceEncoder, tmp_path: Path) -> None:
-    out = f"{tmp_path}/folder/"
-    found: Any = encode(words, out)
-    assert isinstance(found, VectorFiles)
-    assert found.rows == [32, 32, 19]
-    np.testing.assert_array_equal(np.asarray(found), words.encode(TEXTS))
-    assert [part.state for part in status(out)] == ["done"] * 3
-    with pytest.raises(ValueError, match="pass overwrite=True"):
-        encode(words, out, TEXTS[:32])
-    assert encode(words, out, TEXTS[:32], overwrite=True).rows == [32]
-    assert [part.rows for part in status(out)] == [32]
-    with pytest.raises(ValueError, match="no room for the columns"):
-        encode(words, out, Texts.of(TEXTS, id=range(ROWS)))
-    encode(words, out, overwrite=True)
-    stop(words, tmp_path / "folder", 45, overwrite=True)
-    assert [part.state for part in status(out)] == ["done", "missing"]
-    assert encode(words, out).rows == [32, 32, 19]  # It goes on without overwrite=True.
-
-
-def test_files_of_the_user_are_kept(words: SentenceEncoder, tmp_path: Path) -> None:
-    mine = {"vectors-00000.npy": b"mine", "vectors-00007.npy": b"mine", "vectors.json": b"{}"}
-    for name, content in mine.items():
-        (tmp_path / name).write_bytes(content)
-    with pytest.raises(ValueError, match="has no manifest, and may be yours; move it"):
-        encode(words, tmp_path)
-    assert contents(tmp_path) == mine
-    encode(words, tmp_path, overwrite=True)
-    assert contents(tmp_path).items() >= {name: mine[name] for name in ("vectors-00007.npy", "vectors.json")}.items()
-    assert [part.state for part in status(tmp_path)] == ["done"] * 3
 
 
 # Only the shell's own processes show that commands as those of the guide go together.
