@@ -539,7 +539,7 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
 
         The write is atomic: the folder is complete or unchanged. An existing model is replaced as soon as no process
         is loading it, or after ten seconds. The vectors of five short texts are saved for ``verify``. One warning
-        names the servers that would compute other vectors from this chain of modules.
+        names modules of the caller's own, which no other library reads.
 
         Args:
             path: The folder. Its parent folders are created.

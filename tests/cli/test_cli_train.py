@@ -282,8 +282,7 @@ def test_classes(run: Run) -> None:
 def test_the_model_is_an_encoder_or_a_plain_transformer(run: Run) -> None:
     line = "--data @sts.tsv --columns a,b --label y --loss cosent --steps 1 --set model.max_seq_length=12 --output"
     for model, pooling in {"@bert": "mean", "@encoder": "max", "@bert --set model.pooling=cls": "cls"}.items():
-        code, _, errors = run(f"--model {model} {line} {pooling}")
-        assert (code, "not every program reads" in errors) == (0, pooling == "max")
+        assert run(f"--model {model} {line} {pooling}")[0] == 0
         model = load(f"{pooling}/final")
         assert f"Pooling({pooling}" in repr(model[1])
         assert model.max_seq_length == 12

@@ -17,9 +17,7 @@ from tests.backends.test_families import build, compare_directions, difference, 
 from tests.saving.layouts import LAYOUTS, baked, labse, layout, limits, minilm, python_tokenizer, static
 from tests.small import modules, pooling, write
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::DeprecationWarning:transformers", "ignore:not every program reads this model:UserWarning"
-)
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:transformers")
 
 # Those of every day; the others are read in the same way, and cost a load of four models each.
 QUICK = ("nli_mean", "labse_pickled", "new_namespace", "word_vectors")

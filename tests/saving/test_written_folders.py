@@ -12,19 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from sbert import (
-    LSTM,
-    Dense,
-    Dropout,
-    LayerNorm,
-    Normalize,
-    Pooling,
-    SentenceEncoder,
-    TokenEmbeddings,
-    Transformer,
-    register_module,
-    register_pooling,
-)
+from sbert import Pooling, SentenceEncoder, TokenEmbeddings, Transformer, register_module, register_pooling
 from sbert.modules import registry
 from sbert.modules.pooling import POOLINGS
 from tests import small
@@ -32,7 +20,6 @@ from tests.backends.test_families import build
 from tests.saving.hostile import values
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:transformers")
-WARNING = "not every program reads this model as it is: "
 
 
 @pytest.fixture(scope="module")
@@ -105,38 +92,6 @@ def test_names_stand_for_one_thing(bert: Path, tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="is not a class of modules"):
         register_module(first_two)  # type: ignore[type-var]
     assert register_module(Scaled) is register_module(Scaled)
-
-
-# ------------------------------------------------------------------------------------------------ what servers read
-
-BOTH = "text-embeddings-inference and llama.cpp do not support "
-GELU = Dense(16, 8, activation="GELU", residual=True)
-CHAINS: dict[str, tuple[list[Any], str | None]] = {
-    "ordinary": ([Pooling("mean"), Normalize()], None),
-    "cls and dropout": ([Pooling("cls"), Dropout()], None),
-    "dense": ([Pooling("mean"), Dense(16, 8)], "llama.cpp leaves out Dense"),
-    "dropout": ([Pooling("mean"), Dropout(), Dense(16, 8)], f"{BOTH}Dropout, Dense"),
-    "norm": ([Pooling("mean"), LayerNorm(16), Dense(16, 8)], f"{BOTH}LayerNorm, Dense"),
-    "lstm": ([LSTM(16, 8), Pooling("mean")], f"{BOTH}LSTM"),
-    "modes": ([Pooling(["mean", "max"])], f"{BOTH}the pooling mean + max"),
-    "prompt": ([Pooling("mean", include_prompt=False)], f"{BOTH}include_prompt=False"),
-    "residual": ([Pooling("mean"), GELU], f"{BOTH}the activation GELU, the residual of Dense, Dense"),
-}
-
-
-@pytest.mark.parametrize("name", CHAINS)
-@pytest.mark.filterwarnings("ignore:dropout option adds dropout:UserWarning")
-def test_one_warning_says_which_servers_read_otherwise(bert: Path, tmp_path: Path, name: str) -> None:
-    modules, expected = CHAINS[name]
-    model = encoder(Transformer(bert), *modules)
-    if expected is not None:
-        with pytest.warns(UserWarning, match=WARNING) as found:
-            model.save(tmp_path / "model")
-        assert [str(warning.message) for warning in found] == [WARNING + expected]
-        assert found[0].filename == __file__
-    model.save(tmp_path / "model")  # Once for a model.
-    again = SentenceEncoder(tmp_path / "model", device="cpu")
-    np.testing.assert_allclose(again.encode("a small boat"), model.encode("a small boat"), atol=1e-6)
 
 
 def test_no_limit_is_not_written_as_null(tmp_path: Path) -> None:

@@ -24,7 +24,6 @@ from tests import small
 from tests.children import in_child
 from tests.storage.test_replaced_folders import word_model
 
-pytestmark = pytest.mark.filterwarnings("ignore:not every program reads this model:UserWarning")
 SENTENCES = ["a small boat", "lake"]
 
 

@@ -20,7 +20,6 @@ from sbert import CrossEncoder, Dense, Pooling, SentenceEncoder, Transformer
 from sbert.storage import hub
 from tests import pairs, small
 
-pytestmark = pytest.mark.filterwarnings("ignore:not every program reads this model:UserWarning")
 SECRET = "hf_secret"
 
 
