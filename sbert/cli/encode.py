@@ -118,8 +118,7 @@ def _status(output: str) -> int:
 
     parts = status(output)
     for part in parts:
-        rate = f", {part.rate:,.0f} per second" if part.rate else ""
-        rows = f"{part.rows:,} rows{rate}" * (part.state != "missing")
+        rows = f"{part.rows:,} rows" * (part.state != "missing")
         rows = part.note.replace("overwrite=True", "--overwrite") or rows
         print(f"{part.state:8}  {part.path.name}  {rows}".rstrip())
     done = sum(part.state == "done" for part in parts)

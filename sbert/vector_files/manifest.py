@@ -40,7 +40,6 @@ class PartEntry:
         read: Number of texts of the input so far, those of other shards included.
         input: Hash of these texts and their columns.
         truncated: Number of truncated texts of this part.
-        seconds: Time since the part before.
     """
 
     rows: int
@@ -49,7 +48,6 @@ class PartEntry:
     read: int
     input: str
     truncated: int
-    seconds: float
 
 
 @dataclass(frozen=True)

@@ -36,14 +36,12 @@ class FileStatus:
         state: ``"done"``; ``"running"`` in another process; ``"stopped"``: the same call of ``encode`` goes on;
             ``"missing"``; ``"damaged"``: ``note`` says what is wrong, and the remedy.
         rows: Number of rows that are on the disk.
-        rate: Rows per second, while encoding; 0 if unknown.
         note: What is wrong, for ``"damaged"``.
     """
 
     path: Path
     state: Literal["done", "running", "stopped", "missing", "damaged"]
     rows: int = 0
-    rate: float = 0.0
     note: str = ""
 
 
@@ -90,8 +88,7 @@ def _status_of(path: Path) -> FileStatus:
                 return FileStatus(path, "done", manifest.rows)
             if not end or manifest.partial.exists():  # Else it was deleted.
                 with try_lock(manifest.path) as held:
-                    rate = manifest.rows / max(1e-9, sum(part.seconds for part in manifest.parts))
-                    return FileStatus(path, "running" if held is False else "stopped", manifest.rows, rate)
+                    return FileStatus(path, "running" if held is False else "stopped", manifest.rows)
         if path.exists() and not beside(path, "manifest").exists():
             raise UnreadableError(path, "has no manifest, and may be yours", f"move it, or {REMEDY}")
         return FileStatus(path, "missing")
@@ -139,7 +136,7 @@ def merge(path: str | os.PathLike[str], overwrite: bool = False) -> Path:
         if not old:
             FORMATS[whole.suffix].join(shards, whole, first.header["stripe"])
             size, check = whole.stat().st_size, checksum(whole)
-            manifest.add(PartEntry(len(VectorFiles(shards)), size, check, end.read, end.input, 0, 0.0))
+            manifest.add(PartEntry(len(VectorFiles(shards)), size, check, end.read, end.input, 0))
             manifest.finish(Ending(end.read, end.input, size, check))
         manifest.clean()
     return whole

@@ -7,7 +7,6 @@ While one window is computed, a thread stores the one before.
 from __future__ import annotations
 
 import os
-import time
 import zlib
 from collections import deque
 from collections.abc import Iterator
@@ -176,7 +175,7 @@ class _File:
         texts = self._new_texts(reader.windows(), manifest, waiting)
         ahead = int(self.execute is not run_here)  # Workers of a pool have something to do meanwhile.
         coming = encode_windows(self.job, texts, self.report, self.execute, ahead)
-        truncated, began = self.report.truncated, time.perf_counter()
+        truncated = self.report.truncated
         with manifest.partial.open("r+b" if manifest.parts else "w+b") as file:
             file.write(self.form.head)
             file.truncate(end)
@@ -184,11 +183,10 @@ class _File:
             with ThreadPoolExecutor(1) as thread, closing(coming) as results:
                 storing: Future[Any] = thread.submit(int)
                 for vectors in results:
-                    window, now = waiting.popleft(), time.perf_counter()
-                    counts = self.report.truncated - truncated, now - began
-                    truncated, began = self.report.truncated, now
+                    window, count = waiting.popleft(), self.report.truncated - truncated
+                    truncated += count
                     storing.result()
-                    storing = thread.submit(self._store, file, manifest, window, vectors.numpy(), counts)
+                    storing = thread.submit(self._store, file, manifest, window, vectors.numpy(), count)
                 storing.result()
 
     def _new_texts(
@@ -207,9 +205,7 @@ class _File:
             waiting.append(window)
             yield window.texts, None
 
-    def _store(
-        self, file: Any, manifest: Manifest, window: InputWindow, vectors: Array, counts: tuple[int, float]
-    ) -> None:
+    def _store(self, file: Any, manifest: Manifest, window: InputWindow, vectors: Array, truncated: int) -> None:
         block, end = self.form.block(vectors, window.columns), file.tell()
         if os.fstat(file.fileno()).st_size != end:
             raise UnreadableError(manifest.partial, "was changed by another program while it was written", REMEDY)
@@ -217,4 +213,4 @@ class _File:
         file.flush()
         os.fsync(file.fileno())
         rows = manifest.rows + len(window.texts)
-        manifest.add(PartEntry(rows, file.tell(), zlib.crc32(block), window.read, window.input, *counts))
+        manifest.add(PartEntry(rows, file.tell(), zlib.crc32(block), window.read, window.input, truncated))

@@ -76,7 +76,6 @@ CLOCKS = {
     "pipeline/progress.py": "the rate of the progress bar",
     "storage/folders.py": "how long to wait for readers",
     "training/training_run.py": "figures",
-    "vector_files/write.py": "figures",
 }
 
 

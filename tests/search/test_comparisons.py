@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 
 import sbert.visualization as plotting
-from sbert.functional import SIMILARITIES, cos_sim, dot_score, euclidean, manhattan, pairwise_similarity
-from sbert.pipeline.quantization import calibrate, dequantize, quantize
+from sbert.functional import SIMILARITIES, cos_sim, pairwise_similarity
 from sbert.search import Index, cluster, community_detection, most_similar_pair, paraphrase_mining, semantic_search
 from tests.search.test_semantic_search import score
 
@@ -100,24 +97,3 @@ def test_what_is_not_finite_is_named_by_searches_and_nan_in_similarities(bad: fl
         assert np.isfinite(np.delete(scores, 2, 0)).all()
     for name in SIMILARITIES:
         assert np.isfinite(pairwise_similarity(broken, good, name)).tolist() == [True, True, False, True, True]
-
-
-@pytest.mark.filterwarnings("error")
-def test_a_read_only_memory_map_draws_no_warning(tmp_path: Path) -> None:
-    np.save(tmp_path / "v.npy", random(12, 8).astype(np.float32))
-    mapped = np.load(tmp_path / "v.npy", mmap_mode="r")
-    copy = np.array(mapped)
-    torch.set_warn_always(True)  # It warns once per process otherwise.
-    try:
-        for compare in (cos_sim, dot_score, euclidean, manhattan, pairwise_similarity):
-            np.testing.assert_array_equal(compare(mapped, mapped[::-1]), compare(copy, copy[::-1]))
-        np.testing.assert_array_equal(semantic_search(mapped, mapped).indices, semantic_search(copy, copy).indices)
-        assert paraphrase_mining(mapped)[0] == most_similar_pair(mapped)
-        cluster(mapped, clusters=2)
-        codes = quantize(mapped, "int8", calibrate(mapped))
-        codes.flags.writeable = False
-        assert isinstance(dequantize(codes, "int8"), np.ndarray)
-        Index().add(mapped)
-        plotting.corpus_map(mapped)
-    finally:
-        torch.set_warn_always(False)

@@ -447,27 +447,6 @@ def test_damage_is_never_a_wrong_result(model: SentenceEncoder, tmp_path: Path, 
     assert refused > 15
 
 
-def test_changed_by_others(model: SentenceEncoder, tmp_path: Path, quick: None) -> None:
-    for number, (statement, message) in enumerate((
-        ("DELETE FROM documents WHERE row = 1", "documents are missing"),
-        ("UPDATE documents SET row = 9 WHERE row = 1", "(document 9 is not what was written|documents are missing)"),
-        ("UPDATE documents SET text = 'other' WHERE row = 1", "document 1 is not what was written"),
-        ("UPDATE about SET content = '{}'", "its description is not what was written"),
-        ("DROP TABLE about", "no such table: about"),
-    )):  # fmt: skip
-        folder = tmp_path / str(number)
-        index = HybridIndex(model, folder)
-        index.add(TEXTS[:3])
-        index.search("cat")
-        connection = sqlite3.connect(folder / "documents.sqlite")
-        with connection:
-            connection.execute(statement)
-        connection.close()
-        for open_index in (lambda index=index: index, lambda folder=folder: HybridIndex(model, folder)):
-            with pytest.raises(ValueError, match=f"is damaged: .*{message}.*; restore the folder from a copy"):
-                open_index().search("cat")
-
-
 # Only killed processes show what a crash leaves.
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no processes to kill")

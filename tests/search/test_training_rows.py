@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 from torch import nn
 
-from sbert import CrossEncoder, Pooling, SentenceEncoder, Trainer, TrainingConfig, Transformer
-from sbert.losses import DistillKLDivLoss, ListNetLoss, MarginMSELoss
+from sbert import CrossEncoder, Pooling, SentenceEncoder, Transformer
 from sbert.search import mine_hard_negatives, score_lists, training_rows
 from tests import small
 from tests.training.helpers import tiny
@@ -176,16 +175,6 @@ def test_a_teacher_scores_rows_of_each_form(scorer: CrossEncoder, row: dict[str,
     else:
         (margins,) = score_lists(scorer, [row], as_margins=True)
         np.testing.assert_allclose(margins["labels"], labels[0] - np.array(labels[1:]), atol=1e-6)
-
-
-def test_losses_take_a_teachers_labels(scorer: CrossEncoder) -> None:
-    config = TrainingConfig(steps=1, batch_size=2)
-    rows = [{"anchor": query, "positive": TEXTS[0], "negatives": TEXTS[1:]} for query in (QUERY, "ten")]
-    for loss, as_margins in ((DistillKLDivLoss(), False), (MarginMSELoss(), True)):
-        Trainer(tiny(), list(score_lists(scorer, rows, as_margins=as_margins)), loss, config).fit()
-    lists = mine_hard_negatives(tiny(), [(QUERY, TEXTS[0]), ("ten", TEXTS[3])], TEXTS, as_lists=True, range_max=2)
-    lists = list(score_lists(scorer, lists))
-    Trainer(scorer, lists, ListNetLoss(), config)
 
 
 def test_a_teacher_reads_rows_when_they_are_needed(scorer: CrossEncoder, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -161,22 +161,11 @@ def test_the_next_save_removes_what_a_killed_one_left(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == before - {left}
 
 
-@pytest.mark.skipif(not Path("/dev/stdout").exists(), reason="no names of standard output")
-def test_pipes_and_devices_are_not_replaced(tmp_path: Path) -> None:
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes")
+def test_a_pipe_is_not_replaced(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
     atomic.write_text(tmp_path / "pipe", "one\n")
     assert os.read(reader, 99) == b"one\n"
     os.close(reader)
     assert (tmp_path / "pipe").is_fifo()
-    before = {path: os.lstat(path).st_ino for path in ("/dev/null", "/dev/stdout")}
-    out = tmp_path / "out.txt"
-    code = (
-        "from pathlib import Path; from sbert.storage.atomic import write_text\n"
-        "for path in ('/dev/null', '/dev/stdout', '/dev/fd/1'): write_text(Path(path), f'{path}\\n')"
-    )
-    out.write_text("before\n")
-    with out.open("a") as file:  # As a shell's >> does.
-        subprocess.run([sys.executable, "-c", code], stdout=file, check=True)
-    assert out.read_text() == "before\n/dev/stdout\n/dev/fd/1\n"
-    assert {path: os.lstat(path).st_ino for path in before} == before

@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import re
-import shlex
 import shutil
-import signal
-import subprocess
-import sys
-import time
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,11 +11,8 @@ import numpy as np
 import pytest
 
 from sbert import SentenceEncoder
-from sbert.cli.main import main
 from sbert.data import Texts
 from sbert.vector_files import VectorFiles, merge, status
-from sbert.vector_files.manifest import open_manifest, read_manifest
-from tests.children import in_child
 from tests.vector_files.samples import ROWS, TEXTS, contents, encode, stop
 
 
@@ -144,81 +133,3 @@ def test_what_merge_refuses(words: SentenceEncoder, tmp_path: Path) -> None:
         assert not out.exists()
         for name, content in whole.items():
             (tmp_path / name).write_bytes(content)
-
-
-@pytest.mark.parametrize(
-    ("shard", "damage", "message"),
-    [
-        (1, "manifest", "is damaged: line 1 is not what was written; make the call again that wrote v-00001"),
-        (0, "manifest", "is damaged: line 1 is not what was written; make the call again that wrote v-00000"),
-        (1, "prompt", "was written with prompt='red ', and v-00000-of-00002.npy has ''; encode one of the two again"),
-        (0, "prompt", "was written with prompt='', and v-00000-of-00002.npy has 'red '; encode one of the two again"),
-        (1, "texts", "was written from other texts than v-00000-of-00002.npy (84 and 83 of them); encode the older"),
-        (1, "name", "was written with shard=(0, 2), and its name says another one; delete it, and encode it again"),
-        (1, "rows", "has 39 rows, which are not those of its shard; encode it again, with overwrite=True"),
-        (0, "vectors", "is missing or damaged: it is not what was written; delete it, and make the call again"),
-    ],
-)
-def test_what_merge_advises_helps(
-    words: SentenceEncoder, tmp_path: Path, shard: int, damage: str, message: str
-) -> None:
-    out, file = tmp_path / "v.npy", tmp_path / f"v-0000{shard}-of-00002.npy"
-    for index in range(2):
-        encode(words, out, shard=(index, 2))
-    if damage in ("manifest", "vectors"):
-        path = file if damage == "vectors" else tmp_path / f"{file.name}.manifest"
-        path.write_bytes(path.read_bytes().replace(b"a", b"b") if damage == "manifest" else b"short")
-    elif damage == "rows":
-        old = read_manifest(file)
-        assert old.ending
-        with open_manifest(file, overwrite=True) as manifest:
-            manifest.begin(old.header)
-            manifest.add(replace(old.parts[-1], rows=39))
-            manifest.finish(old.ending)
-    elif damage == "name":
-        for suffix in ("", ".manifest"):
-            shutil.copy(tmp_path / f"v-00000-of-00002.npy{suffix}", tmp_path / f"{file.name}{suffix}")
-    else:
-        options: dict[str, Any] = {"prompt": "red "} if damage == "prompt" else {}
-        encode(
-            words, out, [*TEXTS, "sea"][: 84 if damage == "texts" else 83], shard=(shard, 2), overwrite=True, **options
-        )
-    with pytest.raises(ValueError, match=re.escape(message)) as caught:
-        merge(out)
-    assert "this call" not in str(caught.value)
-    if "delete it" in str(caught.value):
-        file.unlink()
-    encode(words, out, shard=(shard, 2), overwrite="overwrite=True" in str(caught.value))
-    np.testing.assert_array_equal(np.load(merge(out)), words.encode(TEXTS))
-
-
-# Only the shell's own processes show that commands as those of the guide go together.
-@pytest.mark.slow
-def test_a_shard_that_is_killed_in_a_shell(
-    words: SentenceEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lines = [f"{text} {'fox ' * (row % 7)}" for row, text in enumerate(TEXTS * 200)]
-    (tmp_path / "texts.txt").write_text("\n".join(lines))
-    words.save(tmp_path / "model")
-    program = [sys.executable, "-W", "ignore", "-m", "sbert"]
-    encode_shard = "encode model texts.txt -o v.npy --quiet --device cpu --shard {}/2".split()
-
-    def encode_first() -> None:
-        os.chdir(tmp_path)
-        monkeypatch.undo()  # The program's windows, as below.
-        main([word.replace("{}", "0") for word in encode_shard])
-
-    child, ended = in_child(encode_first), 0
-    while not list(tmp_path.glob("*.partial")) and not ended:
-        time.sleep(0.001)
-        ended = os.waitpid(child, os.WNOHANG)[0]
-    assert not ended, "it was done before it could be killed"
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    assert [part.state for part in status(tmp_path / "v.npy")] == ["stopped", "missing"]
-    encode_shard = [*program, *encode_shard]
-    script = f"seq 0 1 | xargs -P 2 -I{{}} {shlex.join(encode_shard)} && {shlex.join([*program, 'merge', 'v.npy'])}"
-    done = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True)
-    assert (done.returncode, done.stdout, done.stderr) == (0, f"v.npy: {len(lines)} vectors\n", "")
-    np.testing.assert_allclose(np.load(tmp_path / "v.npy"), words.encode(lines), atol=1e-6)
-    assert not list(tmp_path.glob("*.partial"))
