@@ -80,9 +80,10 @@ share the work: ``torchrun --nproc-per-node 2 -m sbert evaluate …``.
 
 ## Train
 
-``sbert train`` takes its settings from flags, from ``--set training.schedule=cosine`` and from a TOML file for
-``--config``; the sections ``model``, ``data``, ``training`` (the arguments of ``sbert.TrainingConfig``), ``evaluate``
-and ``callbacks`` may hold what ``--help`` explains. Losses, evaluators and callbacks have the names of their classes:
+``sbert train`` trains on one data set with one loss and one evaluator; ``sbert.Trainer`` takes several. Its settings
+come from flags, from ``--set training.schedule=cosine`` and from a TOML file for ``--config``; the sections ``model``,
+``data``, ``training`` (the arguments of ``sbert.TrainingConfig``), ``evaluate`` and ``callbacks`` may hold what
+``--help`` explains. Losses, evaluators and callbacks have the names of their classes:
 ``softmax``, ``cosent``, ``early-stopping``; with parameters they are tables, such as
 ``loss = {name = "matryoshka", dims = [256, 64], loss = "ranking"}``. ``sbert train --resume DIR`` goes on with a run
 that was stopped, from any folder; on a CPU, the result is bit-for-bit that of a run without a stop.

@@ -13,17 +13,8 @@ import re
 import warnings
 from typing import Any
 
-from sbert.cli.options import (
-    INPUT,
-    SOURCES,
-    CountedTexts,
-    add_options,
-    at_least,
-    is_input,
-    load_by_options,
-    names,
-    progress,
-)
+from sbert.cli.options import INPUT, SOURCES, add_options, at_least, is_input, load_by_options, names, progress
+from sbert.data import Texts
 from sbert.storage.hub import OWN
 
 _EPILOG = """\
@@ -100,11 +91,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _encode(arguments: argparse.Namespace, inputs: list[str]) -> None:
-    texts = CountedTexts(inputs, arguments.column, format=arguments.format, keep=arguments.keep)
+    texts = Texts(inputs, arguments.column, format=arguments.format, keep=arguments.keep)
     options: dict[str, Any] = {name: getattr(arguments, name) for name in _OPTIONS}
     options |= {"out": arguments.output, "shard": arguments.shard}
     vectors = load_by_options(arguments).encode(texts, show_progress_bar=progress(arguments), **options)
-    texts.remark(arguments.column, "their vectors are those of an empty text")
     if not len(vectors) and arguments.shard is None:
         warnings.warn(f"{inputs[0]} contains no texts, so {arguments.output} contains no vectors", stacklevel=2)
     if not arguments.quiet:

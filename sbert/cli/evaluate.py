@@ -80,7 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     lines = [f"  {name:11}{about}" for name, about in SUITES.items()]
     suites = [textwrap.fill(line, 79, subsequent_indent=" " * 13) for line in lines]
     processes = "several processes: torchrun --nproc-per-node 2 -m sbert evaluate ..."
-    parser.epilog = "\n".join(["suites, and their files in DIR:", *suites, f"{_TRANSFER}; {processes}"])
+    parser.epilog = "\n".join(["suites, and their files in DIR:", *suites, f"{_TRANSFER};", processes])
     add = parser.add_argument
     add_options(parser, "model", *LOADING, "--devices", "--json", "--quiet")
     add("--suite", required=True, type=_parse_suites, metavar="A,B", help="suites, see below")

@@ -10,7 +10,7 @@ import json
 from dataclasses import asdict
 
 from sbert.cli.options import LOADING, add_options, load_by_options
-from sbert.cli.output import facts_table, printable_line
+from sbert.cli.output import facts_table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,7 +26,7 @@ def run(arguments: argparse.Namespace) -> None:
     dtypes = {str(parameter.dtype).removeprefix("torch.") for parameter in model.parameters()}
     count = sum(parameter.numel() for parameter in model.parameters())
     facts: dict[str, object] = {
-        "modules": [printable_line(repr(module)) for module in model],
+        "modules": [" ".join(repr(module).split()) for module in model],
         "dim": model.get_sentence_embedding_dimension(),
         "max_seq_length": model.max_seq_length,
         "similarity": model.similarity_fn_name,

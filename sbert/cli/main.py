@@ -11,7 +11,6 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from importlib import import_module
-from itertools import groupby
 from types import ModuleType
 from typing import Any, NoReturn, cast
 
@@ -97,27 +96,14 @@ def _say(kind: str, message: object, options: Mapping[str, str]) -> None:
 
 
 class _Help(argparse.HelpFormatter):
-    """Paragraphs are filled, indented lines are kept; the usage has what is required only."""
+    """A text of several lines is kept as it is; the usage has what is required only."""
 
     def add_usage(self, usage: str | None, actions: Iterable[argparse.Action], *more: Any, **options: Any) -> None:
         shown = [action for action in actions if action.required or not action.option_strings]
         super().add_usage(usage, shown, *more, **options)
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        groups = groupby(text.splitlines(), lambda line: line[:1] in ("", " "))
-        parts = ((is_indented, "\n".join(lines)) for is_indented, lines in groups)
-        filled = (
-            part if is_indented else textwrap.fill(part, width, break_on_hyphens=False) for is_indented, part in parts
-        )
-        return textwrap.indent("\n".join(filled), indent)
-
-    def _split_lines(self, text: str, width: int) -> list[str]:
-        return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)  # Names of options stay whole.
-
-    def _format_action_invocation(self, action: argparse.Action) -> str:
-        if not action.option_strings or action.nargs == 0:
-            return super()._format_action_invocation(action)
-        return f"{', '.join(action.option_strings)} {self._format_args(action, action.dest.upper())}"
+        return text if "\n" in text else super()._fill_text(text, width, indent)
 
 
 class _Parser(argparse.ArgumentParser):

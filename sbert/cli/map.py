@@ -45,7 +45,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--columns", type=names, default=[], metavar="NAMES", help="columns that the card of a point shows")
     add("--color-by", metavar="NAME", help="column of numbers, dates or categories that colours the points")
     add("--topics", type=at_least(0), default=12, metavar="N", help="number of coarse topics (12), 0 for none")
-    add("--title", help="title of the page (default: the file name)")
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -73,7 +72,7 @@ def run(arguments: argparse.Namespace) -> None:
     coarse = arguments.topics if method != "pca" else 0
     topics = find_topics(texts, vectors, points, (coarse, coarse * _FINER)) if coarse else []
     layout = LAYOUTS[method] + ("" if reason is None else f", because {reason}")
-    title = arguments.title or ("Map" if arguments.texts == "-" else Path(arguments.texts).name)
+    title = "Map" if arguments.texts == "-" else Path(arguments.texts).name
     if arguments.output:
         note = f"Layout: {layout}. {_MEANING[method]}"
         map_page(texts, points, topics, neighbours, columns, arguments.color_by, title, note, arguments.output)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from math import isfinite
 from typing import Any
@@ -135,29 +134,11 @@ def read_input(arguments: argparse.Namespace) -> tuple[list[str], list[int]]:
 
 def read_input_rows(arguments: argparse.Namespace, keep: Sequence[str] = ()) -> dict[int, tuple[str, dict[str, Any]]]:
     """Read the non-empty texts of a file with other columns, by row number, from 1; errors as of ``read_input``."""
-    texts = CountedTexts(arguments.texts, arguments.column, format=arguments.format, keep=keep)
+    texts = Texts(arguments.texts, arguments.column, format=arguments.format, keep=keep)
     rows = {number: row for number, row in enumerate(texts.rows(), start=1) if row[0].strip()}
     if not rows:
         raise ValueError(f"{arguments.texts} contains no text; pass another file")
-    texts.remark(arguments.column, "they are skipped")
     return rows
-
-
-class CountedTexts(Texts):
-    """Texts that count how many were read, and how many of them are empty cells."""
-
-    read = empty = 0
-
-    def rows(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """As in ``Texts``."""
-        for text, columns in super().rows():
-            self.read, self.empty = self.read + 1, self.empty + (not text.strip())
-            yield text, columns
-
-    def remark(self, column: str | None, what: str) -> None:
-        """Warn once if there were empty cells; lines of plain text may be empty."""
-        if self.empty and column:
-            warnings.warn(f"{self.empty} of {self.read} texts are empty; {what}", stacklevel=2)
 
 
 def load_by_options(arguments: argparse.Namespace, kind: type | None = None) -> Any:

@@ -45,7 +45,8 @@ def show(arguments: argparse.Namespace, lines: Iterable[Line], records: Iterable
         ascii_only = not encoding.lower().startswith("utf")
         written = (json.dumps(record, ensure_ascii=ascii_only) for record in records)
     else:
-        written = ((start + shorten(printable_line(text), width - len(start))).rstrip() for start, text in lines)
+        escaped = ((start, visible(" ".join(text.split()))) for start, text in lines)
+        written = ((start + shorten(text, width - len(start))).rstrip() for start, text in escaped)
     encodable = (visible(line).encode(encoding, "backslashreplace").decode(encoding) for line in written)
     if not arguments.output:
         for line in encodable:
@@ -109,20 +110,6 @@ class Terminal:
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._stream, name)
-
-
-def printable_line(text: str) -> str:
-    r"""Remove line breaks, terminal control characters, and characters that change the text direction.
-
-    Of the format characters, the two joiners stay: some scripts and emoji need them.
-
-    Example:
-        >>> printable_line("one\n two\x1b[31m \u202ethree")
-        'one two�[31m three'
-    """
-    kinds = ((character, unicodedata.category(character)) for character in " ".join(text.split()))
-    shown = ((character, kind) for character, kind in kinds if kind != "Cf" or character in _JOINERS)
-    return "".join("\ufffd" if kind == "Cc" else character for character, kind in shown)
 
 
 def table(rows: Iterable[Sequence[str]], header: Sequence[str]) -> str:

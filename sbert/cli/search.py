@@ -33,7 +33,7 @@ from sbert.storage.folders import user_cache
 from sbert.storage.hub import OWN, resolve
 
 if TYPE_CHECKING:
-    from sbert.search import Hits, IndexHits
+    from sbert.search import IndexHits
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,13 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(parser, *SOURCES, *RESULTS)
     add("--top-k", type=at_least(1), default=10, metavar="N", help="results per query (10)")
     add("--threshold", type=real, metavar="X", help="minimum score")
-    about = "of stop words and stems: english, german, ..., or none; default of --hybrid: the model's"
-    add("--language", metavar="NAME", default="auto", help=about)
     add("--no-cache", action="store_true", help="neither read nor store vectors")
-    add = parser.add_mutually_exclusive_group().add_argument
-    about = "rank by vectors and by words (BM25); scores are 0 to 1"
-    add("--hybrid", dest="way", action="store_const", const="hybrid", help=about)
-    add("--words", dest="way", action="store_const", const="words", help="rank by words alone, without a model")
+    add("--hybrid", action="store_true", help="rank by vectors and by words (BM25); scores are 0 to 1")
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -81,7 +76,7 @@ def run(arguments: argparse.Namespace) -> None:
         [
             {"query": query, "rank": rank, "score": shortest(score), "row": rows[index], "text": texts[index]}
             for rank, (score, index) in enumerate(zip(scores, indices, strict=True), start=1)
-            if (arguments.threshold is None or score >= arguments.threshold) and (score or arguments.way != "words")
+            if arguments.threshold is None or score >= arguments.threshold
         ]
         for query, scores, indices in zip(queries, *hits, strict=True)
     ]
@@ -90,37 +85,25 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _hits(arguments: argparse.Namespace, queries: list[str], texts: list[str]) -> IndexHits:
     """The scores and the indices of the best texts of each query."""
-    from sbert.search import BM25, IndexHits, fuse
+    from sbert.search import BM25, IndexHits, fuse, semantic_search
     from sbert.search.index.bm25 import choose_language
     from sbert.search.index.fusion import CANDIDATES, WEIGHTS
-
-    top_k = max(arguments.top_k, CANDIDATES) if arguments.way == "hybrid" else arguments.top_k
-    if arguments.way != "words":
-        dense = IndexHits(*_by_vectors(arguments, queries, texts, top_k))
-        if arguments.way is None:
-            return dense
-    bm25 = BM25(language=choose_language(arguments.language, None))
-    bm25.add(texts)
-    lexical = bm25.search(queries, top_k)
-    if arguments.way == "words":
-        return lexical
-    return fuse(lexical, dense, top_k=arguments.top_k, method="weighted", weights=WEIGHTS)
-
-
-def _by_vectors(arguments: argparse.Namespace, queries: list[str], texts: list[str], top_k: int) -> Hits:
-    from sbert.search import semantic_search
-    from sbert.search.index.bm25 import choose_language
 
     name = os.path.abspath(arguments.model) if os.path.isdir(arguments.model) else arguments.model
     arguments.model = resolve(arguments.model, organisation="sentence-transformers")
     model = load_by_options(arguments)
-    arguments.language = choose_language(arguments.language, model)
     kinds = ",".join(sorted({device.type for device in getattr(model, "devices", [model.device])}))
     settings = name, arguments.dtype, kinds, arguments.column, arguments.format
     path = None if arguments.no_cache else _cache_path(arguments.texts, *settings)
     documents = _encode_documents(model, texts, path, progress(arguments))
     query_vectors = model.encode_query(queries, show_progress_bar=False)
-    return semantic_search(query_vectors, documents, top_k, similarity=model.similarity_fn_name)
+    top_k = max(arguments.top_k, CANDIDATES) if arguments.hybrid else arguments.top_k
+    dense = IndexHits(*semantic_search(query_vectors, documents, top_k, similarity=model.similarity_fn_name))
+    if not arguments.hybrid:
+        return dense
+    bm25 = BM25(language=choose_language("auto", model))
+    bm25.add(texts)
+    return fuse(bm25.search(queries, top_k), dense, top_k=arguments.top_k, method="weighted", weights=WEIGHTS)
 
 
 def _cache_path(path: str, *settings: str | None) -> Path | None:
@@ -165,11 +148,6 @@ def _understand(arguments: argparse.Namespace) -> list[str]:
         raise FileNotFoundError(f"{missing!r}: file not found; pass [MODEL] FILE QUERY")
     arguments.model = words[0] if place else OWN
     arguments.texts, *queries = words[place:]
-    if arguments.way == "words" and place:
-        raise ValueError("--words compares words alone; leave out the model, or pass --hybrid")
-    if arguments.language != "auto" and arguments.way is None:
-        raise ValueError("--language is for words; pass --hybrid or --words, too")
-    arguments.language = None if arguments.language == "none" else arguments.language
     if not queries:
         raise ValueError(f"there is no query after {arguments.texts}; pass one, or - for lines of standard input")
     if "-" in queries and (len(queries) > 1 or arguments.texts == "-"):

@@ -6,7 +6,7 @@ r"""``sbert train``: train a model on rows of files; settings come from flags or
 The same in a file for --config (TOML from Python 3.11 on; JSON):
 
   model = "sbert-mini"       # [model] takes name, pooling, max_seq_length, lora
-  output = "nli"             # also: guide = MODEL, callbacks = ["tensorboard"]
+  output = "nli"             # also: callbacks = ["tensorboard"]
   evaluate.file = "dev.tsv"  # also: with, columns, label
   training.warmup = 0.2      # what sbert.TrainingConfig takes
   [data]                     # also: classes, scale, drop, format
@@ -15,15 +15,17 @@ The same in a file for --config (TOML from Python 3.11 on; JSON):
   label = "label"
   loss = "softmax"
 
-Losses, evaluators (with = ...) and callbacks have the names of the classes in sbert.losses, sbert.evaluation and
-sbert.training: cosent, early-stopping; short are cosine, ranking, bce, kl, sum and pairs. With parameters:
+Losses, evaluators (with = ...) and callbacks have the names of the classes in
+sbert.losses, sbert.evaluation and sbert.training: cosent, early-stopping; short
+are cosine, ranking, bce, kl, sum and pairs. With parameters:
 
   loss = {name = "matryoshka", dims = [256, 64], loss = "ranking"}
   loss = {name = "sum", pairs = [["ranking", 1.0], ["cosent", 0.1]]}
   with = {name = "retrieval", ndcg_at = [10]}  # the file is a folder
 
-A loss of scores, such as cross-entropy or lambda, trains a cross-encoder. Several data sets are tables [data.nli],
-[data.sts], evaluators [evaluate.dev]; what [data] has is for all. with = "loss" takes held-out rows like the data's.
+A loss of scores, such as cross-entropy or lambda, trains a cross-encoder.
+with = "loss" takes held-out rows like those of the data. For several data sets
+or evaluators, write a program: sbert.Trainer takes each of them by name.
 """
 
 from __future__ import annotations
@@ -31,7 +33,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -69,7 +70,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--batch-size", dest="training.batch_size", type=at_least(1), metavar="N", help="rows per batch (16)")
     add("--learning-rate", dest="training.learning_rate", type=real, metavar="X", help="maximum learning rate (2e-05)")
     add("--seed", dest="training.seed", type=at_least(0), metavar="N", help="of row order, dropout and new weights (0)")
-    add("--prompt", action="append", metavar="[COL=]TEXT", help="name or text, of a column or of all")
     add("--evaluate", dest="evaluate.file", metavar="FILE", help="data of an evaluator")
     add("--resume", metavar="DIR", help="go on with the run of this --output, from its last checkpoint")
     add_options(parser, "--quiet")
@@ -84,7 +84,6 @@ def run(arguments: argparse.Namespace) -> None:
         ValueError: If the settings contradict each other, the data or the model.
     """
     flags = {name: value for name, value in vars(arguments).items() if "." in name or name == "output"}
-    flags["training.prompts"] = _parse_prompts(arguments.prompt) if arguments.prompt else None
     over = [*((name, value) for name, value in flags.items() if value is not None), *map(parse_set, arguments.set)]
     if arguments.resume and arguments.config:
         raise ValueError("--resume has the settings of its run; leave --config out")
@@ -113,11 +112,3 @@ def run(arguments: argparse.Namespace) -> None:
     if verbose:
         best = f"; of the best score: {output / 'best'}" if (output / "best").exists() else ""
         print(f"model of the last step: {output / 'final'}{best}")
-
-
-def _parse_prompts(prompts: Sequence[str]) -> str | dict[str, str]:
-    """One prompt for all columns, or those of columns."""
-    parts = [prompt.partition("=") for prompt in prompts]
-    if any(not equals for _, equals, _ in parts) and len(parts) > 1:
-        raise ValueError(f"--prompt {prompts[0]!r} does not fit the others; pass COLUMN=PROMPT for each column")
-    return {column: prompt for column, _, prompt in parts} if parts[0][1] else prompts[0]

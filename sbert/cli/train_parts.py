@@ -30,8 +30,6 @@ _COLUMNS: dict[str, tuple[tuple[str, ...], str | None]] = {
     "TripletEvaluator": (("anchor", "positive", "negative"), None),
     "TranslationEvaluator": (("source", "target"), None),
     "RerankingEvaluator": (("query", "positive", "negative"), None),
-    "MSEEvaluator": (("source", "target"), None),
-    "ParaphraseMiningEvaluator": (("sentence",), None),  # Its duplicates are a parameter.
 }
 
 
@@ -152,7 +150,7 @@ def make_evaluator(table: RunSettings, classes: Sequence[str] | None) -> Any:
     Raises:
         ValueError: If its file, its columns or a parameter are wrong; the message names the file.
     """
-    from sbert import SentenceEncoder, evaluation
+    from sbert import evaluation
 
     kind, parameters = find(table.get("with", "similarity"), evaluation, "evaluate.with")
     file, (names, label) = table["file"], _COLUMNS.get(kind.__name__, ((), None))
@@ -160,11 +158,7 @@ def make_evaluator(table: RunSettings, classes: Sequence[str] | None) -> Any:
     if len(columns) != len(names) or (label is None and "label" in table):
         takes = ", ".join(names) + (f" in evaluate.columns, and evaluate.label ({label})" if label else ", no label")
         raise ValueError(f"evaluate: {kind.__name__} takes {takes}; it has {columns} and {table.get('label', 'none')}")
-    for model in {"teacher", "retriever"} & parameters.keys():
-        parameters[model] = SentenceEncoder(parameters[model])
     values = _values(kind.__name__, file, columns, table.get("label", label), classes)
-    if kind is evaluation.MSEEvaluator:  # The teacher stands between the two columns.
-        parameters["target"] = values.pop()
     return call(kind, *values, **parameters)
 
 

@@ -9,19 +9,19 @@ from typing import Any
 
 from sbert.cli.options import suggest
 
-# The settings of a run: a table for each section. "data" and "evaluate" hold one by the name of each data set.
+# The settings of a run: a table for each section.
 RunSettings = dict[str, Any]
 STORED = "train.json"
 Types = Mapping[str, type | tuple[type, ...]]
 _NAMED = (str, dict)  # A name, or a table with a name and parameters.
 _SECTIONS: Types = {"model": _NAMED, "output": str, "data": dict, "training": dict, "evaluate": dict}
-_SECTIONS = {**_SECTIONS, "callbacks": list, "guide": Path}
+_SECTIONS = {**_SECTIONS, "callbacks": list}
 _MODEL: Types = {"name": Path, "pooling": str, "max_seq_length": int, "lora": dict, "device": str}
 _DATA: Types = {"file": Path, "columns": list, "label": str, "loss": _NAMED, "classes": list, "drop": list}
 _DATA = {**_DATA, "scale": list, "format": str}
 _EVALUATE: Types = {"file": Path, "with": _NAMED, "columns": list, "label": str}
-# The sections with tables by name: what these hold, what they must have, and the name of a single one.
-_BY_NAME = {"data": (_DATA, ("file", "loss"), "data"), "evaluate": (_EVALUATE, ("file",), "evaluation")}
+# The sections with settings that are checked here, and those that they must have.
+_TABLES = {"model": (_MODEL, ("name",)), "data": (_DATA, ("file", "loss")), "evaluate": (_EVALUATE, ("file",))}
 _ARTICLES = {
     str: "a text",
     int: "a whole number",
@@ -36,8 +36,7 @@ def gather(config: str | None, over: Iterable[tuple[str, Any]]) -> RunSettings:
 
     Args:
         config: A TOML or JSON file.
-        over: What counts more than the file: dotted names, such as ``training.epochs``, and values. A value of all
-            data sets, such as ``data.label``, replaces that of each.
+        over: What counts more than the file: dotted names, such as ``training.epochs``, and values.
 
     Raises:
         ImportError: If the file is TOML, and Python is older than 3.11.
@@ -45,18 +44,18 @@ def gather(config: str | None, over: Iterable[tuple[str, Any]]) -> RunSettings:
 
     Example:
         >>> gather(None, [("model", "m"), ("output", "o"), ("data.file", "a.tsv"), ("data.loss", "ranking")])["data"]
-        {'data': {'file': 'a.tsv', 'loss': 'ranking'}}
+        {'file': 'a.tsv', 'loss': 'ranking'}
     """
     settings = {} if config is None else _read(config)
     for path, value in over:
         _put(settings, path, value)
     where = config or "settings"
     settings = _check(settings, _SECTIONS, where, ("model", "output", "data"))
-    model = settings["model"]
-    model = {"name": model} if isinstance(model, str) else model
-    settings["model"] = _check(model, _MODEL, f"{where}: model", ("name",))
-    for section in _BY_NAME:
-        settings[section] = _by_name(settings.get(section, {}), section, where)
+    if isinstance(settings["model"], str):
+        settings["model"] = {"name": settings["model"]}
+    for section, (types, required) in _TABLES.items():
+        if section in settings:
+            settings[section] = _check(settings[section], types, f"{where}: {section}", required)
     return settings
 
 
@@ -127,23 +126,7 @@ def _put(settings: RunSettings, path: str, value: Any) -> None:
         if not isinstance(inner, dict):
             raise ValueError(f"--set {path}: {parent} is {inner!r:.40}, not a table; set it as a whole")
         table = inner
-    types = _BY_NAME[parents[0]][0] if len(parents) == 1 and parents[0] in _BY_NAME else {}
-    for name, inner in table.items() if last in types else ():
-        if name not in types and isinstance(inner, dict):
-            inner.pop(last, None)
     table[last] = value
-
-
-def _by_name(settings: RunSettings, section: str, where: str) -> dict[str, RunSettings]:
-    """The tables of a section by name; what stands in the section itself is for each that does not have it."""
-    types, required, single = _BY_NAME[section]
-    shared = {name: value for name, value in settings.items() if name in types}
-    tables = {name: value for name, value in settings.items() if name not in types}
-    check_known([name for name, value in tables.items() if not isinstance(value, dict)], types, f"{where}: {section}")
-    if shared and not tables:
-        tables = {single: {}}
-    named = {name: (f"{where}: {section}.{name}", {**shared, **table}) for name, table in tables.items()}
-    return {name: _check(table, types, place, required) for name, (place, table) in named.items()}
 
 
 def _check(settings: RunSettings, types: Types, where: str, required: Iterable[str]) -> RunSettings:

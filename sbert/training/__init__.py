@@ -50,7 +50,7 @@ by another metric than the first.
   hangs, the others end with torch's error, at the latest after ``timeout=600`` seconds.
 - **Not tested on GPUs**: several processes run with gloo on CPUs in the tests, and sums beside the backward pass on
   simulated streams, so neither NCCL nor FSDP2 with anything but gloo has been tried.
-- **The command line**: ``sbert train --help`` explains the flags and the file that take all of this;
+- **The command line**: ``sbert train --help`` explains the flags and the file that take all of this for one data set;
   ``sbert train --resume FOLDER`` goes on with a run that was stopped.
 - **Adapters**: LoRA and QLoRA have a section of their own below.
 

@@ -53,5 +53,14 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
     return call
 
 
+def check_refused(ended: tuple[int, str, str], message: str) -> None:
+    """Raise unless a command has printed an error of one line with this message, and nothing else."""
+    code, said, errors = ended
+    assert (code, said) == (2, "")
+    assert errors.startswith("sbert: error: ")
+    assert errors.count("\n") == 1
+    assert message in errors
+
+
 def records(out: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in out.splitlines()]

@@ -68,13 +68,3 @@ def test_processes_of_their_own_end(
         raise KeyboardInterrupt
     assert busy.done()
     assert multiprocessing.active_children() == []
-
-
-def test_texts_are_new_in_every_round(tmp_path: Path) -> None:
-    (tmp_path / "texts.txt").write_text("".join(f"text {i}\n" for i in range(25)), encoding="utf-8")
-    for data in (None, str(tmp_path / "texts.txt")):
-        options = argparse.Namespace(sample=10, rounds=3, texts=data, column=None, format=None)
-        rounds = benchmark.make_rounds(options)
-        assert list(map(len, rounds)) == [10] * 4
-        assert len({text for texts in rounds for text in texts}) >= 39
-    assert rounds[0] == [f"text {i}" for i in range(10)]  # In their order.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -17,8 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sbert import SentenceEncoder, __version__
-from tests.cli.conftest import TEXTS, Run
+from sbert import SentenceEncoder
+from tests.cli.conftest import TEXTS, Run, check_refused
 
 LINES = ["", *TEXTS]
 LONG = "one two three four five six seven eight nine ten " * 20
@@ -59,24 +58,12 @@ def test_encode_standard_input_and_nothing(
     lines = [*(json.dumps({"body": text}) for text in LINES)]
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO("\r\n".join(lines).encode())))
     words = ["--format", "jsonl", "--column", "body", "--quiet", "--dtype", "bfloat16"]
-    said = "sbert: warning: 1 of 13 texts are empty; their vectors are those of an empty text\n"
-    assert run("encode", folder, "-", "-o", "v.npy", *words) == (0, "", said)
+    assert run("encode", folder, "-", "-o", "v.npy", *words) == (0, "", "")
     expected = SentenceEncoder(folder, device="cpu", dtype="bfloat16").encode(LINES)
     assert np.array_equal(np.load("v.npy"), expected)
     texts.write_text("", encoding="utf-8")
     assert run("encode", folder, texts, "-o", "none.npy")[0] == 0
     assert np.load("none.npy").shape == (0, 16)
-
-
-def test_empty_cells_are_counted_in_one_remark(folder: Path, texts: Path, run: Run) -> None:
-    """Lines that are empty are not cells."""
-    table = texts.with_name("cells.csv")
-    table.write_text("id,text\n1,a lake\n2,\n3,  \n4,a boat\n", encoding="utf-8")
-    said = "sbert: warning: 2 of 4 texts are empty; "
-    vectors = run("encode", folder, table, "--column", "text", "-o", "w.npy")
-    assert vectors[2] == f"{said}their vectors are those of an empty text\n"
-    assert run("pairs", folder, table, "--column", "text")[2] == f"{said}they are skipped\n"
-    assert run("search", folder, texts, "lake")[2] == ""
 
 
 def test_truncated_texts_are_a_warning_of_one_line(folder: Path, texts: Path, run: Run) -> None:
@@ -104,27 +91,19 @@ def test_similarity_is_a_number_or_a_matrix(folder: Path, model: SentenceEncoder
     assert abs(expected[0, 1]) < 0.9999
 
 
-def test_info_for_people(folder: Path, run: Run) -> None:
+def test_info(folder: Path, model: SentenceEncoder, run: Run) -> None:
     code, said, errors = run("info", folder, "--device", "cpu")
     assert (code, errors) == (0, "")
     lines = {line[:20].strip(): line[21:] for line in said.splitlines() if line[:1] != " "}
     assert lines["modules"].startswith("Transformer(BertModel, dim=16, max_seq_length=64")
-    assert (lines["dim"], lines["max_seq_length"], lines["similarity"]) == ("16", "64", "cosine")
     assert lines["prompts"] == "query: 'seven green hills: '"
-    assert (lines["dtype"], lines["device"]) == ("float32", "cpu")
-    assert lines["versions"] == f"sbert {version('sbert')}"
+    assert (lines["similarity"], lines["device"], lines["versions"]) == ("cosine", "cpu", f"sbert {version('sbert')}")
     assert lines["verification"].startswith("same vectors")
     assert said.splitlines()[1].startswith(" " * 21 + "Pooling(")  # Each module is on a line of its own.
-
-
-def test_info_for_programs(folder: Path, model: SentenceEncoder, run: Run) -> None:
-    code, said, _ = run("info", folder, "--json", "--dtype", "bfloat16", "--device", "cpu")
-    facts = json.loads(said)
-    assert code == 0
+    facts = json.loads(run("info", folder, "--json", "--dtype", "bfloat16", "--device", "cpu")[1])
     assert facts["parameters"] == sum(parameter.numel() for parameter in model.parameters())
     assert facts["prompts"] == {"query": "seven green hills: ", "document": "the lake: "}
-    assert (facts["default_prompt_name"], facts["dtype"]) == (None, "bfloat16")
-    assert facts["versions"]["sbert"] == version("sbert")
+    assert (facts["dim"], facts["default_prompt_name"], facts["dtype"]) == (16, None, "bfloat16")
     # bfloat16 moves the vectors by more than verify's tolerance.
     assert facts["verification"]["ok"] is False
     assert "DIFFERENT vectors" in run("info", folder, "--dtype", "bfloat16")[1]
@@ -139,17 +118,10 @@ def test_info_for_programs(folder: Path, model: SentenceEncoder, run: Run) -> No
     ("words", "message"),
     [
         ("encode MODEL none.txt -o v.npy", "none.txt does not exist; name a file"),
-        ("encode MODEL texts.txt -o v.npy --dtype float3", "--dtype 'float3' is unknown"),
         ("encode MODEL texts.txt", "the following arguments are required: -o/--output; see sbert encode --help"),
         ("encode MODEL texts.txt -o v.npy", "v.npy has no manifest, and may be yours; move it, or pass --overwrite"),
-        (
-            "encode MODEL texts.txt -o v.npy --prompt a --prompt-name b",
-            "--prompt-name and --prompt both set the prompt",
-        ),
-        (
-            "encode MODEL texts.txt -o v.npy --batch-size abc",
-            "'abc' is not possible; pass a whole number of at least 1",
-        ),
+        ("encode MODEL texts.txt -o v.npy --prompt a --prompt-name b", "--prompt-name and --prompt both set the"),
+        ("encode MODEL texts.txt -o v.npy --batch-size abc", "is not possible; pass a whole number of at least 1"),
         ("encode MODEL texts.txt -o v.npy --batchsize 3", "for --batchsize, did you mean --batch-size? See sbert"),
         ("serch texts.txt lake", "argument COMMAND: 'serch' is unknown; did you mean search? See sbert --help"),
         ("search MODEL texts.txt lake --threshold 7", "--threshold 7.0 is not a cosine; pass -1 to 1"),
@@ -157,24 +129,15 @@ def test_info_for_programs(folder: Path, model: SentenceEncoder, run: Run) -> No
         ("merge v.npy", "there are no shards of "),
         ("train --model x --loss ranking --output y --data label=1/z.csv", "error: label=1/z.csv does not exist"),
         ("encode table.csv -o w.npy", "table.csv has columns; pass --column, the one that holds the texts"),
-        ("encode -o v.npy", "there is no file of texts; pass [MODEL] FILE"),
         ("encode texts.txt -o v.npy --shard 4/4", "'4/4' is not a valid shard; shards are counted from 0: 0/4, 1/4"),
-        ("encode texts.txt -o v.npy --keep id,,title", "has an empty name"),
         ("encode texts.txt -o v.npy --device cpu --devices cpu,cpu", "--device and --devices both name devices"),
         ("search MODEL none.txt lake", "error: 'none.txt': file not found; pass [MODEL] FILE QUERY"),
-        ("search MODEL texts.txt", "there is no query after texts.txt"),
         ("search MODEL texts.txt - lake", "pass it once"),
-        ("search MODEL texts.txt lake -o no/out.txt", "the folder no does not exist; create it"),
-        ("search texts.txt lake --language english", "--language is for words; pass --hybrid or --words, too"),
-        ("search texts.txt lake --words --hybrid", "argument --hybrid: not allowed with argument --words"),
-        ("search MODEL texts.txt lake --words", "leave out the model"),
+        ("map texts.txt -o no/map.html", "the folder no does not exist; create it"),
         ("cluster MODEL texts.txt -k 3 --min-size 2", "--threshold and --min-size are for clusters of any number"),
         ("cluster MODEL texts.txt -k 13", "--clusters 13 exceeds the 12 vectors; pass at most 12"),
-        ("map texts.txt -o .", ". is a folder; name a file"),
         ("similarity MODEL one", "one text cannot be compared; pass two or more"),
         ("info no-such-model", "or pass a model's folder: 'no-such-model' is not in the cache"),
-        ("export onyx MODEL out", "argument FORMAT: 'onyx' is unknown; did you mean onnx? See sbert export --help"),
-        ("--loud", "the following arguments are required: COMMAND"),
     ],
 )
 def test_errors_are_one_line_and_leave_what_was_there(
@@ -184,11 +147,7 @@ def test_errors_are_one_line_and_leave_what_was_there(
     (here / "table.csv").write_text("id,text\n1,a lake\n", encoding="utf-8")
     (here / "v.npy").write_bytes(b"older")
     before = sorted(here.iterdir())
-    code, said, errors = run(*(folder if word == "MODEL" else word for word in words.split()))
-    assert (code, said) == (2, "")
-    assert errors.startswith("sbert: error: ")
-    assert errors.count("\n") == 1
-    assert message in errors
+    check_refused(run(*(folder if word == "MODEL" else word for word in words.split())), message)
     assert sorted(here.iterdir()) == before
     assert (here / "v.npy").read_bytes() == b"older"
 
@@ -213,13 +172,10 @@ def test_warnings_are_one_line_and_a_bug_shows_its_traceback(run: Run, monkeypat
 
 
 def test_the_process_ends_as_the_command() -> None:
-    with start("--version") as child, start("dance") as wrong:
-        assert child.communicate()[0] == f"sbert {__version__}\n".encode()
+    with start("dance") as wrong:
         said, errors = wrong.communicate()
         assert (said, wrong.returncode) == (b"", 2)
-        assert errors.startswith(
-            b"sbert: error: argument COMMAND: 'dance' is unknown; the known ones are encode, merge"
-        )
+        assert errors.startswith(b"sbert: error: argument COMMAND: 'dance' is unknown; the known ones are encode, ")
     command = Path(sys.executable).with_name("sbert")
     done = subprocess.run([command, "--version"], capture_output=True, text=True, check=True)
     assert done.stdout == f"sbert {version('sbert')}\n"
@@ -237,9 +193,8 @@ def test_help_of_every_command_does_without_torch() -> None:
     assert done.stdout.count("usage: sbert") == done.stdout.count("\n[]\n") >= 13
 
 
-@pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
-def test_a_closed_pipe_ends_quietly(unbuffered: str) -> None:
-    with start("--help", env={**os.environ, "PYTHONUNBUFFERED": unbuffered}) as child:
+def test_a_closed_pipe_ends_quietly() -> None:
+    with start("--help") as child:
         assert child.stdout is not None
         assert child.stderr is not None
         child.stdout.close()
@@ -264,8 +219,6 @@ def test_interrupted_while_reading(folder: Path, texts: Path) -> None:
             time.sleep(0.05)
         child.send_signal(signal.SIGINT)
         _, errors = child.communicate(timeout=60)
-    assert (child.returncode, errors) == (
-        130,
-        b"sbert: interrupted; to go on, run the same command again, without --overwrite\n",
-    )
+    said = b"sbert: interrupted; to go on, run the same command again, without --overwrite\n"
+    assert (child.returncode, errors) == (130, said)
     assert Path("v.npy").read_bytes() == b"older"

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from sbert import SentenceEncoder
-from sbert.cli.output import Terminal, printable_line
+from sbert.cli.output import Terminal
 from sbert.search import cluster, topic_words
 from sbert.visualization.text import count_columns, shorten
 from tests.cli.conftest import TEXTS, Run, records
@@ -37,9 +37,7 @@ def test_pairs_are_the_best_of_all(folder: Path, texts: Path, vectors: np.ndarra
     assert [each["texts"] for each in found] == [[TEXTS[first[i]], TEXTS[second[i]]] for i in order[:20]]
     np.testing.assert_allclose([each["score"] for each in found], scores[order[:20]], atol=1e-6)
     # A threshold names all pairs above it; without, there are a few.
-    for count, *options in (
-        (5, "--threshold", found[4]["score"]), (len(first), "--threshold", -1), (2, "--max-pairs", 2)
-    ):  # fmt: skip
+    for count, *options in (5, "--threshold", found[4]["score"]), (2, "--max-pairs", 2):
         more = records(run("pairs", folder, texts, "--json", *options)[1])
         assert (len(more), more[:5]) == (count, found[: min(count, 5)])
 
@@ -50,8 +48,6 @@ def test_pairs_for_people(folder: Path, texts: Path, run: Run) -> None:
     expected = f"{pair['score']:8.4f}  {rows[0]}  {pair['texts'][0]}\n          {rows[1]}  {pair['texts'][1]}\n"
     assert run("pairs", folder, texts, "--max-pairs", "1") == (0, expected, "")
     assert run("pairs", folder, "--max-pairs", "1", texts) == (0, expected, "")
-    texts.write_text("lake\nlake\n", encoding="utf-8")
-    assert run("pairs", folder, texts) == (0, "  1.0000  1  lake\n          2  lake\n", "")
     texts.write_text("lake\n", encoding="utf-8")
     assert run("pairs", folder, texts) == (0, "no pairs\n", "")
     assert run("pairs", folder, texts, "--json") == (0, "", "")
@@ -91,10 +87,8 @@ def test_one_text_and_texts_that_repeat(folder: Path, texts: Path, run: Run) -> 
     texts.write_text("lake\n" * 3, encoding="utf-8")
     expected = [{"cluster": 1, "size": 3, "words": ["lake"], "rows": [1, 2, 3], "texts": ["lake"] * 3}]
     assert records(run("cluster", folder, texts, "--min-size", "3", "--json")[1]) == expected
-    assert records(run("cluster", folder, texts, "-k", "1", "--json")[1]) == expected
     texts.write_text("lake\n", encoding="utf-8")
-    for words in (["--min-size", "1"], ["-k", "1"]):
-        assert run("cluster", folder, texts, *words) == (0, "cluster 1: 1 text  lake\n  1  lake\n", "")
+    assert run("cluster", folder, texts, "-k", "1") == (0, "cluster 1: 1 text  lake\n  1  lake\n", "")
     alone = "no cluster: 1 text; try a lower --threshold or --min-size\n"
     assert run("cluster", folder, texts) == (0, alone, "")
 
@@ -128,7 +122,7 @@ def test_no_text_controls_the_terminal(folder: Path, tmp_path: Path, run: Run) -
     shown = run("pairs", folder, path)[1]
     assert "\x1b" not in shown
     assert shown.count("\n") == 2
-    assert "a\\ud800b \ufffd[31m red lake\n" in shown
+    assert "a\\ud800b \\u001b[31m red lake\n" in shown
     assert "the lake\n" in shown
     assert records(run("pairs", folder, path, "--json")[1])[0]["texts"] == odd
     assert run("pairs", folder, path, "--json", "--quiet", "-o", out) == (0, "", "")
@@ -142,9 +136,7 @@ ODD = "a\x1b[2J\x07\x7f\x9b31m\u202e\u2066\u2028\U000e0041b"
     ("words", "code"),
     [
         ("encode MODEL none-{} -o v.npy", 2),  # an error
-        ("encode --status -o v-{}.npy", 1),  # a table
         ("search MODEL {} lake --json", 0),
-        ("map MODEL {} -o map-{}.html", 0),
         ("train --model {} --data {} --loss {} --output {}", 2),
         ("doctor --{}", 2),
     ],
@@ -159,9 +151,6 @@ def test_no_file_name_controls_the_terminal(
     shown = out + err
     assert [each for each in shown if each != "\n" and unicodedata.category(each) in ("Cc", "Cf", "Zl")] == []
     assert "\\u202e" in shown
-    if "--json" in words:
-        texts = [text for record in records(out) for text in record.get("texts", [record.get("text")])]
-        assert f"the {ODD.partition(chr(0x2028))[0]}" in "".join(texts)
 
 
 def test_bars_move_the_cursor_and_their_words_do_not(capsys: pytest.CaptureFixture[str]) -> None:
@@ -180,12 +169,3 @@ def test_cut(width: int) -> None:
         assert count_columns(made) <= width
         assert made == text or made.rstrip("…") in text
         assert made == text or count_columns(text) > width
-    assert printable_line(" a\r\n b\u2028c\x00 ") == "a b c\ufffd"
-
-
-def test_what_turns_the_order_of_letters_is_not_shown() -> None:
-    """Overrides and isolates, marks, and what nobody sees; but not what joins letters."""
-    for code in (0xAD, 0x61C, 0x200B, 0x200E, 0x202A, 0x202E, 0x2060, 0x2066, 0x2069, 0xFEFF, 0xE0041):
-        assert printable_line(f"a{chr(code)}b") == "ab"
-    persian, family = "\u0645\u06cc\u200c\u062e", "\U0001f468\u200d\U0001f469"
-    assert printable_line(f"{persian} {family}") == f"{persian} {family}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +43,7 @@ def test_a_page_of_a_file(folder: Path, texts: Path, run: Run) -> None:
     assert page.stat().st_mode == texts.stat().st_mode
     assert "<title>texts &lt;b&gt;.txt</title>" in page.read_text(encoding="utf-8")
     assert sorted(path.name for path in page.parent.iterdir()) == ["map.html", TITLE]
-    assert run("map", folder, texts, "-o", page, "--topics", "0", "--title", "T", "--quiet") == (0, "", "")
+    assert run("map", folder, texts, "-o", page, "--topics", "0", "--quiet") == (0, "", "")
     assert data(page)["levels"] == []
 
 
@@ -60,19 +59,3 @@ def test_columns_and_an_image(folder: Path, table: Path, run: Run) -> None:
     code, _, error = run(*arguments[:-1], "text", "-o", "map.html")
     assert (code, "color_by='text' is not a column of" in error or "--color-by" in error) == (2, True)
     assert run("map", folder, table, "--column", "text")[2].startswith("sbert: error: there is no output; pass -o FILE")
-
-
-def test_without_open_tsne(folder: Path, texts: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "openTSNE", None)
-    code, out, _ = run("map", folder, texts, "-o", "map.html")
-    assert (code, "laid out by PCA, because t-SNE needs openTSNE" in out) == (0, True)
-    assert data(Path("map.html"))["levels"] == []
-
-
-def test_a_full_disk_leaves_the_old_page(folder: Path, texts: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    Path("map.html").write_text("old", encoding="utf-8")
-    monkeypatch.setattr("sbert.storage.files.os.fsync", lambda _: (_ for _ in ()).throw(OSError("no room")))
-    code, _, error = run("map", folder, texts, "-o", "map.html")
-    assert (code, "no room" in error) == (2, True)
-    assert Path("map.html").read_text(encoding="utf-8") == "old"
-    assert sorted(path.name for path in texts.parent.iterdir()) == ["map.html", texts.name]
