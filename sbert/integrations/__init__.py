@@ -13,9 +13,9 @@ get the prompts that the model has for them. The docstring of each file has an e
 | scikit-learn | ``sklearn`` | ``make_pipeline(SentenceVectors(model), LogisticRegression())`` | scikit-learn 1.9 |
 | MTEB | ``mteb`` | ``mteb.evaluate(MtebModel(model), tasks)`` | mteb 2.26: its 29 offline text tasks |
 | spaCy | ``spacy`` | ``nlp.add_pipe("sbert", config={"model": name})`` | spacy 3.8 |
-| Ray Data | ``ray`` | ``encode_files(["corpus/"], "vectors/", model)``, ``rows.map_batches(Embed, ...)`` | ray 2.60 |
-| Dask | ``frames`` | ``frame.map_partitions(embed_frame, model, meta=...)`` | dask 2026.8 |
-| Spark | ``frames`` | ``rows.mapInPandas(partial(embed_frames, model=model), schema)`` | pyspark 4.3 |
+| Ray Data | ``ray`` | ``rows.map_batches(Embed, ...)`` | ray 2.60 |
+| Dask | ``frames`` | ``frame.map_partitions(embed_frame, model, meta=...)`` | frames of pandas |
+| Spark | ``frames`` | ``rows.mapInPandas(partial(embed_frames, model=model), schema)`` | frames of pandas |
 
 These need none: FAISS, usearch, Qdrant, DuckDB and sqlite-vec take the arrays of ``encode``, which itself takes the
 columns of ``datasets``, polars and pandas.

@@ -52,10 +52,10 @@ Each shard reads all of the input and encodes its part. From about a hundred sha
 
 ## Ray, Dask, Spark
 
-``sbert.integrations.ray.encode_files(["corpus/"], "vectors/", "all-MiniLM-L6-v2", keep=["id"], gpus_per_actor=1)``
-encodes Parquet files to Parquet files on all machines of a Ray cluster. Finished files are skipped, actors that die
-are restarted. For pipelines of your own, there are ``Embed`` beside it, and ``embed_frame`` and ``embed_frames`` of
-``sbert.integrations.frames`` for Dask and Spark.
+A task of Ray that encodes a shard, as ``sbert.integrations.ray`` shows, encodes files on all machines of a cluster:
+finished shards are skipped, and tasks that die go on. For pipelines of these engines there are ``Embed`` of
+``sbert.integrations.ray`` for Ray Data, and ``embed_frame`` and ``embed_frames`` of ``sbert.integrations.frames`` for
+Dask and Spark.
 
 ## To a billion texts
 

@@ -169,8 +169,3 @@ def test_what_is_not_here_raises_and_does_not_do_something_else(
 ) -> None:
     with pytest.raises((TypeError, ValueError, AttributeError, ImportError), match=piece.reason):
         run(piece, OURS.get(piece.table, NAMED), folders, tmp_path / "new")
-
-
-def test_no_habit_is_lost() -> None:
-    """Lines of scripts that use a ``SentenceTransformer`` object."""
-    assert sum(piece.table in ("lines", "different", "not here") for piece in read_snippets()) == 123

@@ -14,11 +14,7 @@ from sentence_transformers.sentence_transformer import losses as peer
 from torch.utils.data import DataLoader
 
 from sbert import losses
-from sbert.integrations.sentence_transformers import (
-    SentenceTransformer,
-    readers,
-    with_model,
-)
+from sbert.integrations.sentence_transformers import SentenceTransformer, readers, with_model
 from sbert.losses.signature import Signature
 from sbert.training import TrainingBatch, backward
 from tests import small
@@ -60,30 +56,6 @@ def compare(models: list[Any], other: Any, loss: Any, rows: list[Any], labels: A
 
 
 CHUNKS: list[dict[str, Any]] = [{}, {"chunk_tokens": 15, "cached": True}]
-
-
-@pytest.mark.parametrize("options", CHUNKS)
-def test_contrastive_tension_is_theirs(models: list[Any], options: dict[str, Any]) -> None:
-    rows = [*PAIRS, (PAIRS[0][0], PAIRS[0][0])]
-    for labels in (None, torch.tensor([0.0, 1, 0, 0, 0, 0, 1])):
-        other = peer.ContrastiveTensionLoss(models[0])
-        mine = with_model.ContrastiveTensionLoss(models[1])
-        compare(models, other, mine, rows, labels, **options)
-        own, known = ([p.grad for p in one.parameters()] for one in (mine.copy, other.model1))
-        for gradient, expected in zip(own, known, strict=True):
-            if expected is not None:
-                torch.testing.assert_close(gradient, expected, rtol=1e-7, atol=1e-9)
-        models[1].zero_grad()
-    arguments = {"scale": 5.0, "similarity_fct": theirs.util.dot_score}
-    other = peer.ContrastiveTensionLossInBatchNegatives(models[0], **arguments)
-    mine = with_model.ContrastiveTensionLossInBatchNegatives(models[1], **arguments).double()
-    assert not {id(p) for p in models[1].parameters()} & {id(p) for p in mine.parameters()}
-    with torch.no_grad():  # Copies that differ.
-        other.model1[0].auto_model.embeddings.word_embeddings.weight += 0.1
-        mine.copy[0].auto_model.embeddings.word_embeddings.weight += 0.1
-    compare(models, other.double(), mine, [(text,) for text, _ in PAIRS], **options)
-    models[1].zero_grad()
-    compare(models, other, mine, PAIRS, **options)  # The second text is not used.
 
 
 @pytest.mark.parametrize("options", CHUNKS)
@@ -137,36 +109,16 @@ def test_denoising_is_theirs(models: list[Any], folder: Path, tie: bool) -> None
 @pytest.mark.filterwarnings("ignore")
 def test_old_fit(folder: Path) -> None:
     model = SentenceTransformer(str(folder), device="cpu")
-    loader = with_model.ContrastiveTensionDataLoader(TEXTS, batch_size=8)
-    assert len(loader) == 2
-    assert [row.label for row in loader.dataset] == [1, 0, 0, 0, 0, 0, 0, 0] * 2
-    assert all((row.texts[0] == row.texts[1]) == row.label for row in loader.dataset)
     denoised = DataLoader(readers.DenoisingAutoEncoderDataset(TEXTS), batch_size=8, shuffle=True)
-    objectives = [
-        (loader, with_model.ContrastiveTensionLoss(model)),
-        (denoised, with_model.DenoisingAutoEncoderLoss(model)),
-    ]
-    for objective in objectives:
-        before = copy.deepcopy(model.state_dict())
-        model.fit([objective], epochs=1, warmup_steps=0, show_progress_bar=False, optimizer_params={"lr": 1e-3})
-        assert any(not torch.equal(before[name], value) for name, value in model.state_dict().items())
+    objectives = [(denoised, with_model.DenoisingAutoEncoderLoss(model))]
+    before = copy.deepcopy(model.state_dict())
+    model.fit(objectives, epochs=1, warmup_steps=0, show_progress_bar=False, optimizer_params={"lr": 1e-3})
+    assert any(not torch.equal(before[name], value) for name, value in model.state_dict().items())
 
 
-def test_noise() -> None:
-    random.seed(0)
-    data = readers.DenoisingAutoEncoderDataset(TEXTS * 20)
-    rows = [data[i].texts for i in range(len(data))]
-    assert all(set(noisy.split()) <= set(text.split()) and noisy for noisy, text in rows)
-    left = sum(len(noisy.split()) for noisy, _ in rows) / sum(len(text.split()) for _, text in rows)
-    assert 0.38 < left < 0.46  # A text with no word left has one again.
-
-
-def test_errors(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ValueError, match="multiple"):
-        with_model.ContrastiveTensionDataLoader(TEXTS, batch_size=6, pos_neg_ratio=4)
+def test_a_decoder_trains_in_one_process(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = SentenceTransformer(str(folder), device="cpu")
     monkeypatch.setenv("WORLD_SIZE", "2")
-    for make in (with_model.ContrastiveTensionLoss, with_model.DenoisingAutoEncoderLoss):
-        with pytest.raises(ValueError, match="one process"):
-            make(model)
+    with pytest.raises(ValueError, match="one process"):
+        with_model.DenoisingAutoEncoderLoss(model)
     with_model.AdaptiveLayerLoss(model, losses.CoSENTLoss())

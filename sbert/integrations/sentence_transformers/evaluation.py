@@ -222,7 +222,7 @@ def _retrieval(similarity: str, **options: Any) -> evaluation.Evaluator:
 
 def evaluator_class(of: str, spec: EvaluatorSpec) -> Any:
     """The class of an evaluator under their name."""
-    return SignatureAdapter(of).make_class((NamedEvaluator,), spec.make, spec=spec, __module__=__name__)
+    return SignatureAdapter(of).make_class((NamedEvaluator,), spec=spec, __module__=__name__)
 
 
 _SPECS = {

@@ -70,15 +70,6 @@ class SignatureAdapter:
         taken = [(parameter, value) for parameter, value in pairs if parameter.new_name not in ("-", "only")]
         return {parameter.new_name or parameter.name: CONVERT[parameter.convert](value) for parameter, value in taken}
 
-    def describe(self, ours: Any) -> str:
-        """A docstring: what ours does, and what each of their parameters is here."""
-        lines = [(ours.__doc__ or "").partition("\n")[0], "", "Args:"]
-        meanings = {"-": "changes no result here", "only": "is taken at its default alone"}
-        for name, parameter in self.parameters.items():
-            meaning = meanings.get(parameter.new_name, f"``{parameter.new_name or name}`` of sbert")
-            lines.append(f"    {name}: {meaning}. {parameter.why}".rstrip())
-        return "\n".join(lines)
-
     def function(self, ours: Callable[..., Any]) -> Any:
         """The function under their name."""
 
@@ -86,13 +77,13 @@ class SignatureAdapter:
             return ours(**self.translate(self.bind(args, options)))
 
         call.__name__ = call.__qualname__ = self.name
-        call.__doc__ = self.describe(ours)
+        call.__doc__ = ours.__doc__
         call.__signature__, call.adapter = self.signature, self  # type: ignore[attr-defined]
         return call
 
-    def make_class(self, bases: tuple[type, ...], ours: Any, **members: Any) -> Any:
+    def make_class(self, bases: tuple[type, ...], **members: Any) -> Any:
         """The class under their name."""
-        new = type(bases[0])(self.name, bases, {"adapter": self, "__doc__": self.describe(ours), **members})
+        new = type(bases[0])(self.name, bases, {"adapter": self, **members})
         new.__signature__ = self.signature  # type: ignore[attr-defined]
         return new
 

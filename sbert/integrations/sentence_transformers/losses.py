@@ -61,7 +61,7 @@ class NamedLoss(LossModule):
 def loss_class(of: str, ours: type[LossModule], settings_of: Callable[..., dict[str, Any]] = dict) -> Any:
     """The class of a loss under their name; ``settings_of`` makes the settings of ours of the translated arguments."""
     members = {"settings_of": staticmethod(settings_of), "forward": _also_of_features(ours.forward)}
-    return SignatureAdapter(of).make_class((NamedLoss, ours), ours, __module__=__name__, **members)
+    return SignatureAdapter(of).make_class((NamedLoss, ours), __module__=__name__, **members)
 
 
 def _also_of_features(forward: Callable[..., Any]) -> Callable[..., Any]:
@@ -154,9 +154,8 @@ _MADE: dict[str, tuple[Any, ...]] = {
     "DistillKLDivLoss": (losses.DistillKLDivLoss, _divergence),
 }
 _NAMED: dict[str, Any] = {name: loss_class(f"losses.{name}", *settings) for name, settings in _MADE.items()}
-_WITH_MODEL = "AdaptiveLayerLoss ContrastiveTensionDataLoader ContrastiveTensionLoss Matryoshka2dLoss"
-_WITH_MODEL += " ContrastiveTensionLossInBatchNegatives DenoisingAutoEncoderLoss"
-_NAMED |= {name: getattr(with_model, name) for name in _WITH_MODEL.split()}
+_WITH_MODEL = ("AdaptiveLayerLoss", "DenoisingAutoEncoderLoss", "Matryoshka2dLoss")
+_NAMED |= {name: getattr(with_model, name) for name in _WITH_MODEL}
 _DISTANCES = ("TripletDistanceMetric", "SiameseDistanceMetric", "BatchHardTripletLossDistanceFunction")
 _NAMED |= dict.fromkeys(_DISTANCES, DistanceMetric)
 globals().update(_NAMED)

@@ -96,7 +96,7 @@ def _module_class(of: str, ours: type[nn.Module], make: Callable[..., nn.Module]
         cls.alike = ()
 
     members = {"__new__": create, "__init_subclass__": classmethod(inherit), "__module__": __name__}
-    new = adapter.make_class((_NamedModule, ours), ours, **members)
+    new = adapter.make_class((_NamedModule, ours), **members)
     new.alike = ours
     return new
 

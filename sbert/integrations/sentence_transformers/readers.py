@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sbert.data import read_texts
 from sbert.integrations.sentence_transformers.forms import raise_not_supported
 
 
@@ -71,33 +70,6 @@ class DenoisingAutoEncoderDataset:
         return " ".join(left or random.sample(text.split(), bool(text.split())))
 
 
-class ParallelSentencesDataset(list[InputExample]):
-    """Texts and their translations with the teacher's vector of the text, for ``MSELoss``.
-
-    Args:
-        student_model: The model that is trained; it is not needed.
-        teacher_model: The model that gives the vectors.
-    """
-
-    def __init__(self, student_model: Any, teacher_model: Any, *_: Any, **__: Any) -> None:  # noqa: ARG002
-        super().__init__()
-        self.teacher_model = teacher_model
-
-    def add_dataset(
-        self, parallel_sentences: Iterable[Sequence[str]], max_sentences: int | None = None, **_: Any
-    ) -> None:
-        """Add rows of a text and its translations."""
-        rows = list(parallel_sentences)[:max_sentences]
-        vectors = self.teacher_model.encode([row[0] for row in rows])
-        self += [
-            InputExample(texts=[text], label=vector) for row, vector in zip(rows, vectors, strict=True) for text in row
-        ]
-
-    def load_data(self, filepath: str, max_sentences: int | None = None, **_: Any) -> None:
-        """Add the rows of a file with one text per column, separated by tabs."""
-        self.add_dataset((line.split("\t") for line in read_texts(filepath)), max_sentences)
-
-
 class NoDuplicatesDataLoader:
     """Rows whose batches have no text twice, for ``fit``."""
 
@@ -111,6 +83,6 @@ class NoDuplicatesDataLoader:
         return len(self.dataset) // self.batch_size
 
 
-__all__ = ["DenoisingAutoEncoderDataset", "InputExample", "NoDuplicatesDataLoader", "ParallelSentencesDataset"]
+__all__ = ["DenoisingAutoEncoderDataset", "InputExample", "NoDuplicatesDataLoader"]
 __all__ += ["SentenceLabelDataset", "SentencesDataset"]
 __getattr__ = raise_not_supported(__name__, "readers")

@@ -58,21 +58,9 @@ def _communities(vectors: Any, **options: Any) -> list[list[int]]:
     return search.community_detection(as_rows(vectors), **options)
 
 
-def _rank(model: Any, pairs: list[Any], corpus: Any, count: int) -> list[dict[str, Any]]:
-    """Rows with the texts that are most similar to their anchors, positives or not."""
-    texts = list(dict.fromkeys([*(corpus or ()), *(positive for _, positive in pairs)]))
-    queries, documents = model.encode_query([anchor for anchor, _ in pairs]), model.encode_document(texts)
-    hits = _search(queries, documents, count + 1, model.similarity_fn_name)
-    rows = []
-    for (anchor, positive), row in zip(pairs, hits, strict=True):
-        others = [texts[hit["corpus_id"]] for hit in row if texts[hit["corpus_id"]] != anchor][:count]
-        rows.append({"anchor": anchor, "positive": positive, **{f"negative_{i}": x for i, x in enumerate(others, 1)}})
-    return rows
-
-
 def _negatives(
     dataset: Any, model: Any, anchor: str | None, positive: str | None, corpus: Any, form: str, strategy: str,
-    as_triplets: bool | None, include_positives: bool, **options: Any,
+    as_triplets: bool | None, **options: Any,
 ) -> Any:  # fmt: skip
     from datasets import Dataset  # type: ignore[import-untyped]
 
@@ -81,12 +69,9 @@ def _negatives(
     check_choice("sampling_strategy", strategy, ("top", "random"))
     columns = {"anchor": anchor or dataset.column_names[0], "positive": positive or dataset.column_names[1]}
     pairs = list(zip(*(list(dataset[name]) for name in columns.values()), strict=True))
-    if include_positives:
-        mined = _rank(model, pairs, corpus, options["negatives"])
-    else:
-        mining: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
-        mining |= {"as_triplets": form == "triplet", "as_lists": form.startswith("labeled")}
-        mined = search.mine_hard_negatives(model, pairs, corpus, seed=None if strategy == "top" else 42, **mining)
+    mining: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    mining |= {"as_triplets": form == "triplet", "as_lists": form.startswith("labeled")}
+    mined = search.mine_hard_negatives(model, pairs, corpus, seed=None if strategy == "top" else 42, **mining)
     columns |= {"query": columns["anchor"], "documents": columns["positive"]}
     if form == "labeled-pair":
         mined = [

@@ -1,4 +1,4 @@
-"""Their losses that need a second model, a decoder, or all layers of the model; and the data of these losses.
+"""Their losses that need a decoder, or all layers of the model.
 
 Where theirs run the model in their ``forward``, ours have a method ``encode(model, batch)`` or ``collate``, which the
 trainer calls: chunks, gradient caching and deduplication work as for other losses. Where theirs draw layers or
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import os
-import random
 from collections.abc import Sequence
 from functools import partial, reduce
 from typing import Any
@@ -21,115 +20,9 @@ from torch import Tensor, nn
 from sbert import losses
 from sbert.backends import padded_arguments
 from sbert.backends.huggingface import import_from, silence
-from sbert.integrations.sentence_transformers.forms import similarity_name
-from sbert.integrations.sentence_transformers.readers import InputExample, NoDuplicatesDataLoader
 
 
-class _WithModel(nn.Module):
-    """A loss that is made with a model, which ours refuse."""
-
-    # In several processes, a copy would get the gradient of a part of the rows, and shared weights too large a one.
-    one_process = True
-
-    def __new__(cls, *_values: Any, **_named: Any) -> Any:
-        if cls.one_process and int(os.environ.get("WORLD_SIZE", "1")) > 1:
-            raise ValueError(f"{cls.__name__} trains in one process; start one, with batches as large as of all")
-        return object.__new__(cls)
-
-
-class ContrastiveTensionLoss(_WithModel):
-    """Whether two texts are equal, by the dot product of the first by a copy of the model and the second by the model.
-
-        loss = sum_i -log sigmoid(u_i . v_i) if the texts are equal, else -log(1 - sigmoid(u_i . v_i))
-
-    The copy is trained, too. Both models encode both texts of a row.
-
-    Args:
-        model: The model that is copied.
-
-    Shape:
-        first, second: (rows, 2 * dim), by the copy and by the model. texts: (rows, 2), integer ids.
-        labels: (rows,), 0 or 1; by default whether the ids are equal. Output: scalar.
-
-    Raises:
-        ValueError: If there are several processes.
-
-    References:
-        Carlsson et al., 2021. https://openreview.net/forum?id=Ov_sMNau-PF
-    """
-
-    takes_several_vectors = True
-
-    def __init__(self, model: Any) -> None:
-        super().__init__()
-        self.copy: nn.Module = copy.deepcopy(model)
-
-    def encode(self, model: nn.Module, batch: Any) -> Tensor:
-        """The vectors by the copy, and side by side with them those by the model. Shape: (texts, 2 * dim)."""
-        return torch.cat([self.copy.train(model.training)(batch), model(batch)], 1)
-
-    def forward(self, first: Tensor, second: Tensor, *, texts: Tensor, labels: Tensor | None = None) -> Tensor:
-        scores = (first.chunk(2, 1)[0] * second.chunk(2, 1)[1]).sum(1)  # (rows,)
-        same = texts[:, 0] == texts[:, 1] if labels is None else labels
-        return F.binary_cross_entropy_with_logits(scores, same.to(scores), reduction="sum")
-
-
-class ContrastiveTensionLossInBatchNegatives(_WithModel, losses.ContrastiveTensionLoss):
-    """``sbert.losses.ContrastiveTensionLoss`` with a copy of the model, which is trained, too.
-
-    Args:
-        model: The model that is copied.
-        scale: What the similarities are multiplied by, at the start.
-        similarity_fct: A name of a similarity, or a function of ``util``.
-
-    Shape:
-        sentence: (rows, 2 * dim), by the copy and by the model. others: further texts of a row, not used.
-        Output: scalar.
-
-    Raises:
-        ValueError: If there are several processes.
-    """
-
-    encode = ContrastiveTensionLoss.encode
-
-    def __init__(self, model: Any, scale: float = 20.0, similarity_fct: Any = "cosine") -> None:
-        super().__init__(1 / scale, similarity_name(similarity_fct))
-        self.copy: nn.Module = copy.deepcopy(model)
-
-    def collate(self, texts: Any, _generator: Any) -> Any:
-        """The first text of each row, with empty ones in place of the others."""
-        return [(first, *("" for _ in others)) for first, *others in texts], {}
-
-    def forward(self, sentence: Tensor, *others: Tensor) -> Tensor:  # noqa: ARG002
-        return super().forward(sentence)
-
-
-class ContrastiveTensionDataLoader(NoDuplicatesDataLoader):
-    """Pairs for ``fit``: the first of every ``pos_neg_ratio`` is a text and itself, the others are two texts.
-
-    Raises:
-        ValueError: If ``batch_size`` is not a multiple of ``pos_neg_ratio``.
-
-    Example:
-        >>> loader = ContrastiveTensionDataLoader([str(i) for i in range(14)], batch_size=4, pos_neg_ratio=4)
-        >>> [row.label for row in loader.dataset]
-        [1, 0, 0, 0, 1, 0, 0, 0]
-    """
-
-    sampler = "in_order"
-
-    def __init__(self, sentences: Sequence[str], batch_size: int, pos_neg_ratio: int = 8) -> None:
-        if batch_size % pos_neg_ratio:
-            raise ValueError(f"batch_size={batch_size} is not a multiple of pos_neg_ratio={pos_neg_ratio}")
-        super().__init__([], batch_size)
-        texts = 2 * batch_size - batch_size // pos_neg_ratio  # Of a batch.
-        rest = iter(random.sample(list(sentences), len(sentences) // texts * texts))
-        for first in rest:
-            same = len(self.dataset) % pos_neg_ratio == 0
-            self.dataset.append(InputExample(texts=[first, first if same else next(rest)], label=int(same)))
-
-
-class DenoisingAutoEncoderLoss(_WithModel):
+class DenoisingAutoEncoderLoss(nn.Module):
     """A decoder rebuilds a text from the vector of what noise left of it (TSDAE).
 
     Args:
@@ -151,6 +44,9 @@ class DenoisingAutoEncoderLoss(_WithModel):
 
     def __init__(self, model: Any, decoder_name_or_path: str | None = None, tie_encoder_decoder: bool = True) -> None:
         super().__init__()
+        # A copy would get the gradient of a part of the rows, and shared weights too large a one.
+        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            raise ValueError("DenoisingAutoEncoderLoss trains in one process; start one, with larger batches")
         network = model[0].auto_model
         path = (not tie_encoder_decoder and decoder_name_or_path) or network.config._name_or_path
         options = {"is_decoder": True, "add_cross_attention": True, "dtype": model.dtype}
@@ -184,7 +80,7 @@ def _share(network: Any, decoder: Any) -> None:
     decoder.tie_weights()  # The table of the head.
 
 
-class AdaptiveLayerLoss(_WithModel, losses.AdaptiveLayerLoss):
+class AdaptiveLayerLoss(losses.AdaptiveLayerLoss):
     """``sbert.losses.AdaptiveLayerLoss`` of all layers of the model; the table of embeddings is one of them.
 
     Args:
@@ -206,7 +102,8 @@ class AdaptiveLayerLoss(_WithModel, losses.AdaptiveLayerLoss):
         Li et al., 2024 (2d-Matryoshka). https://arxiv.org/abs/2402.14776
     """
 
-    one_process = False
+    def __new__(cls, *_values: Any, **_named: Any) -> Any:  # Ours would refuse the model.
+        return object.__new__(cls)
 
     def __init__(
         self, model: Any, loss: Any, n_layers_per_step: int = 1, last_layer_weight: float = 1.0,
