@@ -11,16 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sbert.data.file_formats import TEXT, read_records
 from sbert.inputs.arguments import known_arguments
-from sbert.visualization.drawing import (
-    COLOURS,
-    Path,
-    draw_grid,
-    label_decades,
-    new_axes,
-    new_figure,
-    save_figure,
-    style_of,
-)
+from sbert.visualization.drawing import COLOURS, Path, new_axes, new_figure, save_figure, style_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -115,7 +106,10 @@ def _draw_steps(axis: Any, steps: list[Entry]) -> None:
     axis.plot(at, losses, color=_LOSS, marker="o" if len(at) == 1 else None, zorder=3)
     if losses and min(losses) > 0 and max(losses) > _DWARFS * median(losses):
         axis.set_yscale("log")
-        label_decades(axis.yaxis)
+        # 1, 2, 3 and 5 in each decade, as plain numbers.
+        axis.yaxis.get_major_locator().set_params(subs=(1, 2, 3, 5))
+        axis.yaxis.set_major_formatter("{x:g}")
+        axis.yaxis.set_minor_formatter("")
     rates.plot(at, [entry["learning_rate"] for entry in steps], color=_RATE, linestyle="--", linewidth=0.8)
     rates.set_ylim(bottom=0)
     rates.ticklabel_format(axis="y", style="sci", scilimits=(0, 0))
@@ -139,5 +133,6 @@ def _draw_evaluations(axis: Any, evaluations: list[Entry], names: list[str]) -> 
         axis.plot(*zip(*points, strict=True), **style_of(number), markersize=5, linewidth=1.2, label=label)
     axis.set_ylabel(names[0] if len(names) == 1 else "evaluation")
     axis.legend(frameon=False, fontsize=8, ncols=2, loc="lower left", bbox_to_anchor=(0, 1))
-    draw_grid(axis)
+    axis.grid(alpha=0.25)
+    axis.spines[["top", "right"]].set_visible(False)
     return best

@@ -94,23 +94,3 @@ def style_of(number: int) -> dict[str, Any]:
     turn, colour = divmod(number, len(COLOURS))
     marker, dashes = MARKERS[(number + turn) % len(MARKERS)], _DASHES[number % len(_DASHES)]
     return {"color": COLOURS[colour], "marker": marker, "linestyle": dashes}
-
-
-def label_decades(axis: Any) -> None:
-    """Label 1, 2, 3 and 5 in each decade of a logarithmic axis, as plain numbers.
-
-    Example:
-        >>> axis = new_axes(new_figure(), None, 8, 4)
-        >>> axis.set(xscale="log", xlim=(0.9, 6)) and label_decades(axis.xaxis)
-        >>> [label.get_text() for label in axis.get_xticklabels() if 0.9 < label.get_position()[0] < 6]
-        ['1', '2', '3', '5']
-    """
-    axis.get_major_locator().set_params(subs=(1, 2, 3, 5))
-    axis.set_major_formatter("{x:g}")
-    axis.set_minor_formatter("")
-
-
-def draw_grid(axis: Any) -> None:
-    """A faint grid, and no frame above and at the right."""
-    axis.grid(alpha=0.25)
-    axis.spines[["top", "right"]].set_visible(False)

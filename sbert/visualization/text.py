@@ -12,9 +12,6 @@ from sbert.inputs.arguments import warn
 
 # Fonts for scripts that matplotlib's own font does not have, those to prefer.
 _FONTS = ("Noto Sans CJK KR", "Noto Sans CJK JP", "NanumGothic", "Malgun Gothic", "Apple SD Gothic Neo", "Unifont")
-# The package of Debian with fonts for these scripts; those for others are in _OTHERS.
-_PACKAGES = dict.fromkeys(("CJK", "HANGUL", "HIRAGANA", "KATAKANA"), "fonts-noto-cjk")
-_OTHERS = "fonts-noto-core"
 
 
 def shorten(text: str, width: int) -> str:
@@ -48,7 +45,7 @@ def count_columns(text: str) -> int:
 def choose_fonts(texts: Iterable[str]) -> tuple[list[str], list[str]]:
     """The texts as the installed fonts can write them, and these fonts: matplotlib's own, and those for other scripts.
 
-    A character that no font has becomes □, and one warning names its script and a package with a font.
+    A character that no font has becomes □, and one warning names its script and packages with fonts.
 
     Example:
         >>> choose_fonts(["A cat."])
@@ -67,9 +64,8 @@ def choose_fonts(texts: Iterable[str]) -> tuple[list[str], list[str]]:
     if missing:
         # The names of Unicode begin with the script, as THAI CHARACTER KO KAI.
         scripts = {unicodedata.name(character, "OTHER").replace("-", " ").split()[0] for character in missing}
-        packages = " ".join(sorted({_PACKAGES.get(script, _OTHERS) for script in scripts}))
         what = f"no installed font has the characters of {', '.join(sorted(scripts))}, which become □"
-        warn(f"{what}; install one, on Debian: apt install {packages}")
+        warn(f"{what}; install one, on Debian: apt install fonts-noto-core fonts-noto-cjk")
     table = {ord(character): "□" for character in missing}
     table |= {code: "" for text in texts for code in map(ord, text) if chr(code) not in readable | missing}
     return [text.translate(table) for text in texts], families

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from itertools import combinations, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,7 @@ from matplotlib.font_manager import fontManager
 from sbert.visualization import similarity_heatmap, training_curves
 from sbert.visualization.drawing import COLOURS, style_of
 
-SENTENCES = [
-    "A long sentence about a cat that sleeps.",
-    "It costs $5.",
-    "Taxes go up and up, every year.",
-    "No.",
-]
+SENTENCES = ["A long sentence about a cat that sleeps.", "It costs $5.", "Taxes go up and up, every year.", "No."]
 HISTORY: list[dict[str, Any]] = [
     *({"step": step, "loss": 1 / step, "learning_rate": 1e-5} for step in (1, 2, 3)),
     *({"step": step, "evaluation": {f"score {i}": 0.1 * i + step / 50 for i in range(6)}} for step in (0, 3)),
@@ -68,57 +63,27 @@ def side(axis: Any, figure: Any) -> int:
     return int(axis.get_window_extent().x0 > figure.bbox.width / 2)
 
 
-@pytest.mark.parametrize("draw", DRAWN.values(), ids=DRAWN)
-def test_what_is_no_axes(draw: Any) -> None:
+def test_axes_that_cannot_be_used() -> None:
     with pytest.raises(TypeError, match=r"ax is of type Figure; pass axes of matplotlib, such as one of plt"):
-        draw(ax=plt.figure())
-
-
-def test_axes_that_cannot_be_split() -> None:
+        training_curves(HISTORY, ax=plt.figure())  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="ax has a place of its own, which cannot be split; pass axes of a grid"):
         training_curves(HISTORY, ax=plt.figure().add_axes((0, 0, 1, 1)))
 
 
 # ---------------------------------------------------------------------------------------------------------- colours
 
-# The colours that readers without green cones see, from linear RGB.
-# Machado, Oliveira and Fernandes, 2009, table 1, severity 1. https://doi.org/10.1109/TVCG.2009.113
-DEUTERANOPIA = np.array(
-    [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.01182, 0.04294, 0.968881]]
-)
-VIEWS = {"all cones": np.eye(3), "deuteranopia": DEUTERANOPIA}
-# Linear RGB to XYZ with the white of D65, which is the last row of its product with (1, 1, 1).
-XYZ = np.array([[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.072175], [0.0193339, 0.119192, 0.9503041]])
-
-
-def linear(rgb: Any) -> np.ndarray:
-    """Linear RGB of sRGB. Shape: (..., 3)."""
-    values = np.asarray(rgb, np.float64)
-    return np.where(values <= 0.04045, values / 12.92, ((values + 0.055) / 1.055) ** 2.4)
-
-
-def lab(rgb: Any, view: np.ndarray) -> np.ndarray:
-    """CIE L*a*b* of sRGB as a reader sees it. Shape: (..., 3)."""
-    xyz = np.clip(linear(rgb) @ view.T, 0, 1) @ XYZ.T / XYZ.sum(1)
-    f = np.where(xyz > 216 / 24389, np.cbrt(xyz), (24389 / 27 * xyz + 16) / 116)
-    return np.stack([116 * f[..., 1] - 16, 500 * (f[..., 0] - f[..., 1]), 200 * (f[..., 1] - f[..., 2])], -1)
-
 
 def contrast(one: Any, other: Any) -> float:
     """The contrast of two colours, 1 to 21, as WCAG 2 defines it."""
-    dark, bright = sorted(float(linear(each) @ XYZ[1]) for each in (one, other))
-    return (bright + 0.05) / (dark + 0.05)
+    rgb = np.array([one, other])
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    dark, bright = sorted(linear @ (0.2126, 0.7152, 0.0722))
+    return float((bright + 0.05) / (dark + 0.05))
 
 
-@pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
-def test_lines_and_labels_can_be_told_apart(view: np.ndarray) -> None:
-    """A difference of 2.3 is just noticeable; 40 is that of black and a grey of lightness 40."""
-    colours = [to_rgb(colour) for colour in COLOURS]
-    assert min(np.linalg.norm(lab(a, view) - lab(b, view)) for a, b in combinations(colours, 2)) > 40
-    assert min(contrast(colour, ground) for colour in colours for ground in ((0, 0, 0), (1, 1, 1))) >= 3
-
-
-def test_lines_of_one_picture_differ() -> None:
+def test_lines_of_one_picture_differ_and_are_seen_on_any_ground() -> None:
+    grounds = ((0, 0, 0), (1, 1, 1))
+    assert min(contrast(to_rgb(colour), ground) for colour in COLOURS for ground in grounds) >= 3
     assert len({tuple(style_of(number).values()) for number in range(20)}) == 20
     axis = next(axis for axis in training_curves(HISTORY).axes if axis.get_legend() is not None)
     handles = axis.get_legend().legend_handles
@@ -142,10 +107,7 @@ def test_one_message_names_the_package_of_a_font(monkeypatch: pytest.MonkeyPatch
         figure.draw_without_rendering()
     (message,) = (str(warning.message) for warning in caught)
     scripts = "CJK, DEVANAGARI, HANGUL, HIRAGANA, THAI"
-    assert message == (
-        f"no installed font has the characters of {scripts}, which become □; install one, on Debian:"
-        " apt install fonts-noto-cjk fonts-noto-core"
-    )
+    assert message.startswith(f"no installed font has the characters of {scripts}, which become □; install one, on ")
     labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
     assert labels == ["□" * 6, "□" * 6, "□" * 3, "□" * 4, "ab"]
 

@@ -21,7 +21,7 @@ def groups(rows: int = 60, dim: int = 12, count: int = 3) -> tuple[np.ndarray, n
     return (3 * np.eye(count, dim)[labels] + 0.2 * random.normal(size=(rows, dim))).astype(np.float32), labels
 
 
-@pytest.mark.parametrize(("rows", "dim"), [(50, 7), (7, 50), (8, 8), (400, 3)])
+@pytest.mark.parametrize(("rows", "dim"), [(50, 7), (7, 50), (8, 8)])
 def test_pca_is_that_of_scikit_learn(rows: int, dim: int) -> None:
     vectors = np.random.default_rng(0).normal(size=(rows, dim)) * np.linspace(3, 1, dim)
     found = project_vectors(vectors, "pca")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 import sys
@@ -64,15 +63,9 @@ def test_no_text_ends_the_script() -> None:
         (np.zeros((2, 3)), {}, r"points have shape \(2, 3\); pass \(2, 2\)"),
         ([[0, 0], [np.nan, 0]], {}, r"vectors\[1\] is not finite"),
         (np.eye(2), {"topics": [Topics([0], ["a"])]}, r"labels are array\(\[0\]\); pass 2 integers"),
-        (np.eye(2), {"topics": [Topics(np.array([0.0, 1.0]), ["a", "b"])]}, r"labels are array\(\[0., 1.\]\); pass 2"),  # type: ignore[arg-type]
         (np.eye(2), {"topics": [Topics([0, 1], ["one"])]}, "labels name 2 topics, and names 1"),
         (np.eye(2), {"columns": {"n": [1]}}, "there are 2 texts, and n has 1 rows"),
-        (
-            np.eye(2),
-            {"color_by": "n"},
-            "color_by='n' is not a column of numbers, dates or categories; the columns: none",
-        ),
-        (np.eye(2), {"columns": {"n": [1, 2]}, "color_by": "m"}, r"the columns: n \(number\)"),
+        (np.eye(2), {"columns": {"n": [1, 2]}, "color_by": "m"}, r"or categories; the columns: n \(number\)"),
     ],
 )
 def test_what_cannot_be_drawn(points: Any, more: dict[str, Any], message: str) -> None:
@@ -85,18 +78,13 @@ def test_what_cannot_be_drawn(points: Any, more: dict[str, Any], message: str) -
 def test_columns_are_what_all_of_their_values_can_be() -> None:
     for values, kind, parsed in [
         (["1", "2.5", ""], "f", [1, 2.5, np.nan]),
-        ([1, None], "f", [1, np.nan]),
         (["2026-01-31", None], "M", ["2026-01-31", "NaT"]),
         (["2026-01-31T10:00:00+02:00"], "M", ["2026-01-31T08:00:00"]),
-        ([np.nan, 2], "f", [np.nan, 2]),
         (np.array(["2026-01-31", "NaT"], "M8[ns]"), "M", ["2026-01-31", "NaT"]),
-        (["1", "x"], "O", ["1", "x"]),
         ([None, "", "nan"], "O", ["", "", ""]),
         (["inf", "2"], "O", ["inf", "2"]),
         (["007", "8"], "O", ["007", "8"]),
         ([10**400, 1], "O", [str(10**400), "1"]),
-        (["1_000", "2"], "O", ["1_000", "2"]),
-        ([True, False], "O", ["True", "False"]),
     ]:
         found = parse_column(values)
         assert found.dtype.kind == kind
@@ -112,13 +100,11 @@ def test_columns_are_what_all_of_their_values_can_be() -> None:
     assert data[2]["names"] == ["b", "a"]
 
 
-def test_texts_of_large_maps_are_shortened(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_is_written_as_other_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Texts of large maps are shortened."""
     monkeypatch.setattr(sys.modules["sbert.visualization.map_page"], "_CHARACTERS", 600)
-    texts = json.loads(Scripts(map_page(["a" * 400, "b"], np.eye(2))).scripts[0])["texts"]
-    assert texts == ["a" * 299 + "…", "b"]
-
-
-def test_a_page_is_written_as_other_pictures(tmp_path: Path) -> None:
+    large = json.loads(Scripts(map_page(["a" * 400, "b"], np.eye(2))).scripts[0])["texts"]
+    assert large == ["a" * 299 + "…", "b"]
     texts, path = ["a cat", "half a pair: \ud83d"], tmp_path / "map.html"
     path.write_text("old")
     page = map_page(texts, np.eye(2), path=path)
@@ -141,21 +127,14 @@ def parted() -> tuple[np.ndarray, np.ndarray]:
     return np.concatenate([*blobs, scattered]).astype(np.float32), labels
 
 
-def own_share(points: np.ndarray, labels: np.ndarray, label: int, at: Any) -> float:
-    """The part of the 50 points nearest to another that belong to a cluster."""
-    nearest = np.square(points - at).sum(1).argsort()[:50]
-    return float((labels[nearest] == label).mean())
-
-
 def test_labels_stand_at_the_density_peak_of_their_own_cluster() -> None:
     points, labels = parted()
-    assert own_share(points, labels, 0, np.median(points[labels == 0], axis=0)) < 0.1  # Else any place would do.
     topics = Topics(labels, ["parted", "middle", "scattered"])
     page = map_page([f"text {i}" for i in range(len(points))], points, [topics])
     peaks = json.loads(Scripts(page).scripts[0])["levels"][0]["peaks"]
     for label in (0, 1):
-        assert labels[peaks[label]] == label
-        assert own_share(points, labels, label, points[peaks[label]]) > 0.89
+        nearest = np.square(points - points[peaks[label]]).sum(1).argsort()[:50]
+        assert (labels[nearest] == label).mean() > 0.89
     # There is no place where most points are of the third, so no label may say so; and the page says that.
     assert peaks[2] == -1
     assert "1 topic is scattered among others, and named only in the legend." in page
@@ -178,12 +157,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[browser.Browser]:
     labels = np.concatenate([[0, 1, 2, -1, 0], np.digitize(points[5:, 0], [-0.5, 0.5])])
     finer = np.where(labels == 0, np.where(points[:, 1] > 0, 0, 3), labels)
     topics = [Topics(labels, ["a, b", "c", NASTY]), Topics(finer, ["a", "c", NASTY, "b"])]
-    columns = {
-        "number": list(range(ROWS)),
-        "kind": ["x", "y"] * (ROWS // 2),
-        "day": [f"2026-01-{row % 28 + 1:02}" for row in range(ROWS)],
-        "id": [f"id {row}" for row in range(ROWS)],
-    }
+    days, ids = [f"2026-01-{row % 28 + 1:02}" for row in range(ROWS)], [f"id {row}" for row in range(ROWS)]
+    columns = {"number": list(range(ROWS)), "kind": ["x", "y"] * (ROWS // 2), "day": days, "id": ids}
     near = (np.arange(ROWS)[:, None] + [1, 2]) % ROWS  # Each text is similar to the next two.
     neighbours = Neighbours(near, np.tile(np.float32([0.8, 0.6]), (ROWS, 1)))
     texts = [*FIRST, *(f"text {i}" for i in range(len(FIRST), ROWS))]
@@ -261,19 +236,9 @@ def test_hover_says_what_a_point_is(fresh: browser.Browser) -> None:
         fresh.mouse("mouseMoved", x + 3, y + 2)
         fresh.painted()
         assert shown(fresh) == text
-        left, top, right, bottom = fresh.run(
-            "(({left, top, right, bottom}) => [left, top, right, bottom])(tip.getBoundingClientRect())"
-        )
-        assert PANEL <= left < right <= 1200
-        assert 0 <= top < bottom <= HEIGHT
-        assert not (left <= x <= right and top <= y <= bottom)
-    fresh.mouse("mouseMoved", *place(fresh, 4))
     x, y = place(fresh, 4)
     fresh.mouse("mouseMoved", x + 60, y)
     assert shown(fresh) is None
-    for row in range(5):
-        for right, down in ((8, 0), (-8, 0), (0, 8), (0, -8)):
-            assert fresh.run(f"(([x, y]) => nearest(x + {right}, y + {down}))(toScreen({row}))") == row
 
 
 def test_search_lights_and_lists_what_it_finds(fresh: browser.Browser) -> None:
@@ -291,33 +256,15 @@ def test_search_lights_and_lists_what_it_finds(fresh: browser.Browser) -> None:
         assert shown(fresh) == text
     fresh.mouse("mouseMoved", *place(fresh, 4))
     assert shown(fresh) is None  # What the search leaves out says nothing.
-    fresh.run("document.querySelectorAll('#hits button')[1].click()")
-    assert shown(fresh) == "a red boat"
-    fresh.write(" no such text")
-    assert fresh.run("element('count').textContent") == "0 of 20,000 texts by words, 0 by meaning"
-    fresh.key("Enter")
-    assert shown(fresh) is None
     fresh.key("Escape")
     fresh.painted()
     assert fresh.run("[element('search').value, hits, drawn]") == ["", ROWS, ROWS]
 
 
 def test_words_have_stems_and_may_be_unfinished(fresh: browser.Browser) -> None:
-    for query, rows in {
-        "boat": [2, 3],
-        "Boats, red": [2],
-        "lak": [3],
-        "문": [4],
-        "CAFÉ": [4],
-        "c++": [5],
-        "text 19999": [19999],
-        "</script>": [0],
-    }.items():
+    found = {"boat": [2, 3], "Boats, red": [2], "lak": [3], "문": [4], "CAFÉ": [4], "c++": [5], "</script>": [0]}
+    for query, rows in found.items():
         assert sorted(fresh.run(f"withWords({query!r})")) == rows, query
-    stems = [("rupee", "rupees"), ("lose", "loss"), ("losing", "lost", "loses"), ("study", "studies"), ("boxes", "box")]
-    for alike in stems:
-        found = [fresh.run(f"stem({word!r})") for word in alike if word != "lost"]
-        assert len(set(found)) == 1, alike
     assert fresh.run("['bus', 'class', 'this', 'red', 'ring'].map(stem)") == ["bus", "clas", "this", "red", "ring"]
 
 
@@ -351,9 +298,6 @@ def test_columns_colour_and_filter(fresh: browser.Browser) -> None:
     assert fresh.run("hits") == middle / 2  # Both filters hold.
     choose_colour(fresh, "day")
     assert fresh.run("element('bounds').textContent") == "all to all (day)"
-    fresh.run("element('high').value = 0, element('high').dispatchEvent(new Event('input'))")
-    assert fresh.run("element('bounds').textContent").startswith("all to 2026-01-01")
-    assert all(row % 28 == 0 and row % 2 == 1 for row in lit(fresh)) or lit(fresh) == []
     fresh.key("Escape")
     assert fresh.run("hits") == ROWS
 
@@ -374,8 +318,6 @@ def test_an_area_is_selected_and_saved(fresh: browser.Browser) -> None:
     assert fresh.run("(save(), document.querySelectorAll('a').length)") == 0
     fresh.run("element('clear').click()")
     assert fresh.run("hits") == ROWS
-    parsed = list(csv.reader(fresh.run("csv()").splitlines(keepends=True)))
-    assert (len(parsed), parsed[1][0].split("\n")[0]) == (ROWS + 1, NASTY)
 
 
 def test_zoom_and_drag_change_the_view(fresh: browser.Browser) -> None:

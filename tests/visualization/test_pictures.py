@@ -60,9 +60,11 @@ def test_heat_map_of_a_few_sentences(tmp_path: Path) -> None:
     assert (tmp_path / "heat.png").read_bytes().startswith(b"\x89PNG")
     by_model = similarity_heatmap(SENTENCES, Model())
     np.testing.assert_array_equal(by_model.axes[0].images[0].get_array(), np.eye(4))
+    other = similarity_heatmap(["a", "b"], [[0.0, -7.0], [-7.0, 0.0]])  # Not cosines.
+    assert other.axes[0].images[0].get_clim() == (-7.0, 0.0)
 
 
-@pytest.mark.parametrize("count", [2, 12, 24])
+@pytest.mark.parametrize("count", [12, 24])
 def test_labels_of_a_heat_map_lie_apart_and_within(count: int) -> None:
     figure = similarity_heatmap([f"{'word ' * (i % 14)}{i}" for i in range(count)], np.eye(count))
     figure.draw_without_rendering()
@@ -74,11 +76,6 @@ def test_labels_of_a_heat_map_lie_apart_and_within(count: int) -> None:
     if count > 12:
         columns = extents(axis.get_xticklabels())
         assert not any(one.overlaps(other) for one, other in combinations(columns, 2))
-
-
-def test_other_similarities_have_a_scale_of_their_own() -> None:
-    figure = similarity_heatmap(["a", "b"], [[0.0, -7.0], [-7.0, 0.0]])
-    assert figure.axes[0].images[0].get_clim() == (-7.0, 0.0)
 
 
 def test_map_in_the_colours_of_clusters(tmp_path: Path) -> None:
@@ -149,8 +146,11 @@ def test_numbers_and_dates_have_a_colour_scale(kind: str) -> None:
 # ---------------------------------------------------------------------------------------------------------- curves
 
 
-def test_curves_hold_the_history() -> None:
-    figure = training_curves([*STEPS, *EVALUATIONS])
+def test_curves_hold_the_history(tmp_path: Path) -> None:
+    path = tmp_path / "history.jsonl"
+    path.write_text("".join(json.dumps(entry) + "\n" for entry in [*STEPS, *EVALUATIONS]), encoding="utf-8")
+    figure = training_curves(path, tmp_path / "curves.svg")
+    assert (tmp_path / "curves.svg").read_bytes().startswith(b"<?xml")
     loss, scores, rate = sorted(
         figure.axes, key=lambda axis: ("loss", "evaluation", "learning rate").index(axis.get_ylabel())
     )
@@ -195,18 +195,6 @@ def test_the_loss_is_logarithmic_where_the_first_values_dwarf_the_rest(first: fl
     ticks = [tick for tick in axis.get_xticks() if axis.get_xlim()[0] <= tick <= axis.get_xlim()[1]]
     assert len(ticks) > 2
     assert all(tick == round(tick) for tick in ticks), "there is no half step"
-
-
-def test_a_history_from_a_file(tmp_path: Path) -> None:
-    path = tmp_path / "history.jsonl"
-    path.write_text("".join(json.dumps(entry) + "\n" for entry in [*STEPS, *EVALUATIONS]), encoding="utf-8")
-    figure = training_curves(path, tmp_path / "curves.svg")
-    assert lines(next(axis for axis in figure.axes if axis.get_ylabel() == "loss"))[0] == [
-        (10, 0.9),
-        (20, 0.5),
-        (30, 0.6),
-    ]
-    assert (tmp_path / "curves.svg").read_bytes().startswith(b"<?xml")
 
 
 @pytest.mark.parametrize("bad", ["no json", "[1]", '{"loss": 1}'])
