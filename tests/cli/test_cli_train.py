@@ -163,7 +163,7 @@ def test_it_does_what_the_trainer_does(folder: Path, run: Run) -> None:
     settings = "--epochs 2 --batch-size 5 --learning-rate 1e-3 --seed 3"
     more = "chunk_tokens=40 warmup=0.5 weight_decay=0.1 accumulation=2 max_gradient_norm=0.5 checkpoint_every=2 keep=3"
     more += " log_every=3 evaluate_every=5"
-    sets = [word for each in [*more.split(), "sampler=length"] for word in ("--set", f"training.{each}")]
+    sets = [word for each in [*more.split(), "sampler=in_order"] for word in ("--set", f"training.{each}")]
     assert run(f"{COSINE} {EVALUATE} {settings} --quiet --output out", *sets) == (0, "", "")
     numbers: dict[str, Any] = {name: json.loads(value) for name, value in (each.split("=") for each in more.split())}
     config = TrainingConfig(
