@@ -78,15 +78,14 @@ def _attend(subject: Subject) -> Facts:
     gpu, cpu = torch.device(subject.device), torch.device("cpu")
     dtype, rows = inference_dtype(torch.float32, True, gpu)[0], probe_of((*range(512, 0, -32), *(17,) * 64), 100, cpu)
     inputs = [torch.randn(len(rows.ids), 4, 64) for _ in range(3)] + [torch.randn(4, rows.longest, rows.longest)]
-    results: dict[str, dict[str, torch.Tensor]] = {"plain": {}, "causal": {}, "bias": {}}
-    for device, used in ((cpu, torch.float32), (gpu, dtype)):
+
+    def attend_on(device: torch.device, used: torch.dtype) -> dict[str, torch.Tensor]:
         q, k, v, scores = (x.to(device, used) for x in inputs)
-        for kind, result in results.items():
-            bias = scores if kind == "bias" else None
-            result[device.type] = attend(q, k, v, rows.to(device), bias=bias, causal=kind == "causal").float().cpu()
-    return {
-        kind: _check(x["cuda"], x["cpu"], vector_tolerance(dtype), f"attention ({kind})") for kind, x in results.items()
-    }
+        kinds: dict[str, dict[str, Any]] = {"plain": {}, "causal": {"causal": True}, "bias": {"bias": scores}}
+        return {kind: attend(q, k, v, rows.to(device), **more).float().cpu() for kind, more in kinds.items()}
+
+    expected, limit = attend_on(cpu, torch.float32), vector_tolerance(dtype)
+    return {kind: _check(x, expected[kind], limit, f"attention ({kind})") for kind, x in attend_on(gpu, dtype).items()}
 
 
 def _draw(count: int, seed: int, most: int = 20) -> list[str]:
