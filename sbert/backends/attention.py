@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sbert.batch import Ragged
+from sbert.batch import Ragged, TokenBatch
 from sbert.storage.processes import Lock
 
 _HALF = (torch.bfloat16, torch.float16)
@@ -18,6 +18,8 @@ _HALF = (torch.bfloat16, torch.float16)
 _HIDDEN = 1e4
 # Kernels of a GPU support heads whose size is a multiple of the first, and at most the second.
 _MULTIPLE, _LARGEST = 8, 256
+# Attention scores whose padding takes as long as another call with dropout and its gradient on a CPU.
+_SCORES_PER_CALL = 200_000
 _lock = Lock()
 # For each running call, whether the process used cuDNN's attention before the first of them.
 _before: list[bool] = []
@@ -55,7 +57,8 @@ def attend(
         out_i = sum_j softmax_j(scale q_i k_j + bias_ij) v_j
 
     One kernel for all rows where there is one. Elsewhere a GPU pads them, for attention alone; a CPU takes a call for
-    each run of rows of equal length, without padding: rows that are sorted by length make few calls. All are exact.
+    each run of rows of equal length, without padding: rows that are sorted by length make few calls. With dropout, for
+    which a CPU has no kernel, each call is many operations, so rows of similar length share one. All are exact.
 
     Args:
         query: Of every token.
@@ -92,16 +95,23 @@ def attend(
         return attend_by_kernel((query, key, value), rows, dropout, scale, sees)
     if query.device.type == "cuda" and rows.rows > 1 and rows.longest:
         return attend_padded((query, key, value), rows, bias, dropout, scale, sees)
+    if dropout and rows.longest:
+        if "_bands" not in vars(rows):  # The same for all layers; freed with the batch.
+            vars(rows)["_bands"] = _bands(rows, query.shape[1])
+        bands: list[Ragged] = vars(rows)["_bands"]
+        divided = (x.split_with_sizes([len(band.values) for band in bands]) for x in (query, key, value))
+        padded = zip(zip(*divided, strict=True), bands, strict=True)
+        return torch.cat([attend_padded(qkv, band, bias, dropout, scale, sees) for qkv, band in padded])
     outputs: list[Tensor] = []
     only_causal = bias is None and sees == (-1, 0)
     parts = (x.split_with_sizes([count * length for count, length in rows.groups]) for x in (query, key, value))
     for (count, length), *part in zip(rows.groups, *parts, strict=True):
-        if length == 1 and not dropout and key.shape == query.shape:  # A token that sees itself alone.
+        if length == 1 and key.shape == query.shape:  # A token that sees itself alone.
             outputs.append(part[2])
             continue
         q, k, v = (x.view(count, length, *x.shape[1:]).transpose(1, 2) for x in part)  # (count, heads, length, dim)
         mask = None if only_causal else _mask(length, bias, sees, query)
-        outputs.append(_attend(q, k, v, mask, dropout, only_causal, scale).transpose(1, 2).flatten(0, 1))
+        outputs.append(_attend(q, k, v, mask, 0.0, only_causal, scale).transpose(1, 2).flatten(0, 1))
     if not outputs:
         return torch.empty_like(query)
     return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
@@ -129,15 +139,36 @@ def _mask(length: int, bias: Tensor | None, sees: tuple[int, int], like: Tensor)
 # ------------------------------------------------------------------------------------- one call for rows of few shapes
 
 
-def padded_shape(rows: Ragged) -> tuple[int, int]:
-    """Rows and tokens per row to which a GPU pads for attention: some kernels are planned again for each shape.
+def padded_shape(rows: Ragged, device: torch.device) -> tuple[int, int]:
+    """Rows and tokens per row to which attention pads; on a GPU few, since some kernels are planned for each shape.
 
     Example:
         >>> from sbert import TokenBatch
-        >>> padded_shape(TokenBatch.from_rows([[1, 2], [3], [4]]))
-        (4, 16)
+        >>> rows = TokenBatch.from_rows([[1, 2], [3], [4]])
+        >>> padded_shape(rows, torch.device("cuda")), padded_shape(rows, torch.device("cpu"))
+        ((4, 16), (3, 2))
     """
+    if device.type == "cpu":
+        return rows.rows, rows.longest
     return 1 << (rows.rows - 1).bit_length(), round_length(rows.longest)
+
+
+def _bands(rows: Ragged, heads: int) -> list[Ragged]:
+    """The rows, empty ones left out, in parts that are padded together: a run of rows joins where that costs less."""
+    bands: list[list[int]] = []  # The lengths of the rows of each.
+    for count, length in rows.groups:
+        run = [length] * count
+        joined = bands[-1] + run if bands else run
+        if bands and (_scores(joined) - _scores(bands[-1]) - _scores(run)) * heads < _SCORES_PER_CALL:
+            bands[-1] = joined
+        else:
+            bands.append(run)
+    return [TokenBatch.from_rows([range(length) for length in band]) for band in bands]
+
+
+def _scores(lengths: list[int]) -> int:
+    """Number of attention scores of one head for padded rows."""
+    return len(lengths) * max(lengths) ** 2
 
 
 def round_length(longest: int) -> int:
@@ -149,7 +180,7 @@ def attend_padded(
     qkv: tuple[Tensor, ...], rows: Ragged, bias: Tensor | None, dropout: float, scale: float, sees: tuple[int, int]
 ) -> Tensor:
     """Attention in one call, with rows padded to one of few shapes, where a mask hides the padding."""
-    count, length = padded_shape(rows)
+    count, length = padded_shape(rows, qkv[0].device)
     causal = bias is None and sees == (-1, 0)  # Padding stands after all tokens, which do not see it.
     # The same for all layers, whose position bias is one tensor; freed with the batch.
     prepared, kind = vars(rows).setdefault("_padded", {}), (sees, qkv[0].dtype)
@@ -170,7 +201,7 @@ def _slots_and_mask(
     rows: Ragged, bias: Tensor | None, sees: tuple[int, int], causal: bool, like: Tensor
 ) -> tuple[Tensor, Tensor | None]:
     """The index of each token in the flattened padded rows, and the additive mask of the scores."""
-    count, length = padded_shape(rows)
+    count, length = padded_shape(rows, like.device)
     slots = rows.row_of_token * length + rows.position_of_token  # (tokens,)
     if causal:
         return slots, None

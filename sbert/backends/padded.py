@@ -43,7 +43,7 @@ def padded_arguments(network: Any, batch: TokenBatch) -> dict[str, Any]:
     padding = padding if vocab is None or padding < vocab else 0  # No token attends to it.
     rows, longest = batch.rows, max(1, batch.longest)  # No model takes rows without tokens.
     if batch.ids.device.type == "mps":
-        rows, most = padded_shape(batch)  # MPS compiles for each shape.
+        rows, most = padded_shape(batch, batch.ids.device)  # MPS compiles for each shape.
         longest = max(longest, min(most, position_limit(network) or most))
     ids, mask = batch.padded(fill=padding, rows=rows, longest=longest)
     full = len(batch.ids) == mask.numel()

@@ -8,17 +8,23 @@ unsafe, because the locks of torch itself may be held.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 
 def in_child(function: Callable[[], object]) -> None:
     """Register a function to be called in each forked child. Does nothing on Windows, which cannot fork."""
     if sys.platform != "win32":
         os.register_at_fork(after_in_child=function)
+
+
+# Options of glibc's mallopt.
+_M_MMAP_MAX, _M_TRIM_THRESHOLD = -4, -1
 
 
 class Lock:
@@ -57,6 +63,26 @@ in_child(_release_locks_of_others)  # Once for all: what is registered stays ali
 _asking = Lock()
 
 
+@contextmanager
+def keeping_freed_memory() -> Iterator[None]:
+    """Within the block, glibc keeps freed memory for later use instead of returning it to the system.
+
+    Else a step of training on a CPU waits for new pages: MiniLM with 16 rows took 1.1 times as long on Zen 4.
+    """
+    libc = ctypes.CDLL(None) if sys.platform == "linux" else None
+    if not hasattr(libc, "mallopt"):
+        yield
+        return
+    libc.mallopt(_M_MMAP_MAX, 0)
+    libc.mallopt(_M_TRIM_THRESHOLD, (1 << 31) - 1)
+    try:
+        yield
+    finally:
+        libc.mallopt(_M_MMAP_MAX, 1 << 16)
+        libc.mallopt(_M_TRIM_THRESHOLD, 1 << 17)
+        libc.malloc_trim(0)
+
+
 def umask() -> int:
     """The umask of this process. It can only be read by setting it, so a lock keeps two threads from interfering."""
     with _asking:
@@ -73,10 +99,8 @@ def _end_threads() -> None:
     global _ended
     torch = sys.modules.get("torch")
     if torch is not None:
-        from ctypes import CDLL
-
         try:  # An OpenMP 5 function, found in the libraries that torch is linked with; 1 is omp_pause_soft.
-            _ended = CDLL(torch._C.__file__).omp_pause_resource_all(1) == 0
+            _ended = ctypes.CDLL(torch._C.__file__).omp_pause_resource_all(1) == 0
         except (OSError, AttributeError):
             _ended = False
 

@@ -26,6 +26,7 @@ from sbert.inputs.arguments import warn
 from sbert.pipeline.batching import prefetch
 from sbert.pipeline.run import evaluating
 from sbert.storage.files import is_out_of_memory, one_line
+from sbert.storage.processes import keeping_freed_memory
 from sbert.training import checkpoint
 from sbert.training.backward import backward
 from sbert.training.batches import Batches, PreparedBatch
@@ -145,7 +146,8 @@ class Run:
         """Take all steps, with evaluations and checkpoints in between, and return the history."""
         config, begin = self.config, time.perf_counter()
         first, last = self.step * config.accumulation, self.total * config.accumulation
-        with closing(self.log), closing(prefetch(self.batches.prepare(first, last, self.ranks))) as batches:
+        coming = prefetch(self.batches.prepare(first, last, self.ranks))
+        with keeping_freed_memory(), closing(self.log), closing(coming) as batches:
             if config.evaluate_first and self.step == 0:
                 self._evaluate()
             ended = self._has_ended()

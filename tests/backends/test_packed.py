@@ -14,6 +14,7 @@ from torch import Tensor
 
 from sbert import Pooling, SentenceEncoder, TokenBatch, Transformer
 from sbert.backends import packed, scores
+from sbert.backends.attention import attend
 from sbert.backends.network import state_of
 from sbert.backends.packed import Packed
 from sbert.backends.padded import Padded
@@ -74,6 +75,22 @@ def test_gradient_checkpointing(family: str, reentrant: bool) -> None:
         module(TokenBatch.from_rows(ROWS)).values.square().sum().backward()
         gradients.append({name: p.grad for name, p in module.named_parameters() if p.grad is not None})
     torch.testing.assert_close(*gradients, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"causal": True}, {"window": 3}, {"bias": torch.randn(2, 400, 400, dtype=torch.float64)}]
+)
+def test_rows_that_share_a_call_for_dropout(options: dict[str, Any]) -> None:
+    """With a probability that drops nothing: outputs and gradients are those of the calls without dropout."""
+    rows, results = TokenBatch.from_rows([*ROWS, *[[5] * length for length in (7, 8, 9, 400)]]), []
+    for dropout in (0.0, 1e-15):
+        torch.manual_seed(0)
+        qkv = [torch.randn(len(rows.ids), heads, 8, dtype=torch.float64, requires_grad=True) for heads in (2, 1, 1)]
+        output = attend(qkv[0], *qkv[1:], rows, dropout=dropout, **options)
+        output.square().sum().backward()
+        results.append([output, *(x.grad for x in qkv)])
+    torch.testing.assert_close(*results, rtol=1e-10, atol=1e-10)
+    assert 1 < len(vars(rows)["_bands"]) < len(rows.groups)
 
 
 def test_only_the_texts_own_tokens_are_computed() -> None:

@@ -109,11 +109,11 @@ def test_few_shapes(name: str) -> None:
     for window in windows(len(lengths), device):
         for rows in plan(lengths[window], default_batch_tokens(device)):
             offsets = torch.from_numpy(np.append(0, lengths[window][rows].cumsum()))
-            shapes.add(padded_shape(Ragged(torch.zeros(0), offsets)))
+            shapes.add(padded_shape(Ragged(torch.zeros(0), offsets), device))
     assert len(shapes) <= 64
     # The grids of kernels have at most 65,535 rows.
     most = plan(np.ones(100_000, np.int64), 10**6)
-    assert max(padded_shape(Ragged(torch.zeros(0), torch.arange(len(rows) + 1)))[0] for rows in most) <= 65_535
+    assert max(padded_shape(Ragged(torch.zeros(0), torch.arange(len(rows) + 1)), device)[0] for rows in most) <= 65_535
 
 
 def test_torch_without_the_kernel() -> None:

@@ -18,6 +18,7 @@ import torch
 from sbert import SentenceEncoder
 from sbert.backends import huggingface
 from sbert.storage import processes
+from tests.children import python
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -180,3 +181,18 @@ def test_forked_processes_encode_and_threads_import_transformers(folder: Path) -
     assert forked["fork"] == forked["parent"] == [True, 2]
     assert forked["importing"] == []
     assert forked["held"] == [["free", True, True, True], True]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc alone keeps memory on request")
+def test_freed_memory_is_kept_within_the_block_alone() -> None:
+    code = """
+import numpy as np
+from sbert.storage.processes import keeping_freed_memory
+def resident(): return int(open("/proc/self/statm").read().split()[1]) * 4096
+def use(): np.ones(5_000_000); return resident() - before
+before = resident()
+with keeping_freed_memory():
+    kept = use()
+print(kept > 30e6, use() < 10e6)
+"""
+    assert python("-c", code).stdout.split() == ["True", "True"]
