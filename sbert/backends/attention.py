@@ -20,6 +20,8 @@ _HIDDEN = 1e4
 _MULTIPLE, _LARGEST = 8, 256
 # Attention scores whose padding takes as long as another call with dropout and its gradient on a CPU.
 _SCORES_PER_CALL = 200_000
+# Values of 16 random bits.
+_OF_BITS = 1 << 16
 _lock = Lock()
 # For each running call, whether the process used cuDNN's attention before the first of them.
 _before: list[bool] = []
@@ -120,7 +122,25 @@ def attend(
 def _attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout: float, causal: bool, scale: float) -> Tensor:
     """Attention of rows of one length. Shape: (rows, heads, length, dim); with fewer heads, keys are shared."""
     shared = k.shape[1] != q.shape[1]
+    if dropout and q.device.type == "cpu" and not causal and not shared:
+        scores = torch.matmul(q * scale, k.transpose(2, 3))
+        return torch.matmul(drop((scores if mask is None else scores + mask).softmax(-1), dropout), v)
     return F.scaled_dot_product_attention(q, k, v, mask, dropout, causal, scale=scale, enable_gqa=shared)
+
+
+def drop(x: Tensor, probability: float) -> Tensor:
+    """Dropout on a CPU by 16 random bits per element, to which the probability is rounded.
+
+    On Zen 4, ``F.dropout`` takes several times as long, and a step of MiniLM with 16 rows 1.07 times in float32, 1.12
+    times in bfloat16.
+    """
+    dropped = round(probability * _OF_BITS)
+    if dropped in (0, _OF_BITS):
+        return x * float(not dropped)
+    bits = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(1 << 63), None).view(torch.int16)[: x.numel()]
+    least = dropped - _OF_BITS // 2  # The smallest random number that is kept.
+    kept = bits.clamp_(least - 1, least).sub_(least - 1)  # 0 or 1: faster than a comparison.
+    return x * kept.view(x.shape).to(x.dtype).mul_(_OF_BITS / (_OF_BITS - dropped))
 
 
 def _mask(length: int, bias: Tensor | None, sees: tuple[int, int], like: Tensor) -> Tensor | None:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from sbert.backends import packed
 from sbert.backends.attention import without_cudnn
 from sbert.backends.backend import Backend, CallSettings, RunBatch, inference_call
+from sbert.backends.cpu_training import CpuTraining
 from sbert.backends.fused import Fused
 from sbert.backends.minimal_bert import BertModel, convert_model
 from sbert.backends.network import ModuleSnapshot, Samples, has_hooks, snapshot, state_of
@@ -24,10 +25,8 @@ from sbert.storage.files import is_failure, is_out_of_memory
 from sbert.storage.processes import Lock
 
 # What runs the module itself, in order of preference. In a call of ``encode`` no weight changes, so that ``Fused``,
-# which copies them, is preferred there. Training on a CPU has no forward of its own. One with BERT's layers in few
-# calls took, per step of MiniLM with 16 rows, 1.16 times as long as ``Packed`` on Zen 3 (float32, processor time); on
-# Zen 4 it was 1.14 times as fast in float32 and 1.36 in bfloat16: it saved many small products of attention.
-_OF_MODULE: tuple[type[Backend], ...] = (Packed, Padded)
+# which copies them, is preferred there.
+_OF_MODULE: tuple[type[Backend], ...] = (CpuTraining, Packed, Padded)
 _lock = Lock()
 
 

@@ -15,6 +15,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 
 def in_child(function: Callable[[], object]) -> None:
@@ -69,7 +70,7 @@ def keeping_freed_memory() -> Iterator[None]:
 
     Else a step of training on a CPU waits for new pages: MiniLM with 16 rows took 1.1 times as long on Zen 4.
     """
-    libc = ctypes.CDLL(None) if sys.platform == "linux" else None
+    libc: Any = ctypes.CDLL(None) if sys.platform == "linux" else None
     if not hasattr(libc, "mallopt"):
         yield
         return
