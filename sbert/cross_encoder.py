@@ -18,7 +18,7 @@ from sbert.evaluation.evaluator import Evaluate
 from sbert.inputs.arguments import check_positive, known_arguments_or, with_aliases, with_aliases_of
 from sbert.inputs.devices import adapt_half_precision, check_device, default_device
 from sbert.inputs.texts import Pair, is_pair, pairs_of, texts_of
-from sbert.losses.score_losses import choose_score_loss
+from sbert.losses.score_losses import default_score_loss
 from sbert.losses.signature import Loss
 from sbert.modules.tokenizer import PairTokenizer
 from sbert.pipeline.compute import encode_texts
@@ -318,7 +318,7 @@ class CrossEncoder(ScorerMethods, nn.Module):
     def fit(
         self,
         data: Iterable[Any] | Mapping[str, Iterable[Any]],
-        loss: str | Loss | Mapping[str, str | Loss] | None = None,
+        loss: Loss | Mapping[str, Loss] | None = None,
         config: TrainingConfig | None = None,
         *,
         evaluator: Evaluate | None = None,
@@ -332,10 +332,9 @@ class CrossEncoder(ScorerMethods, nn.Module):
         Args:
             data: Rows of two texts and a label, or, for losses of lists, of a query, a list of documents and a list of
                 labels; a data frame or table of them; or several datasets, by name.
-            loss: ``"bce"`` (binary cross-entropy, for one score and labels of 0 to 1; the default), ``"mse"``
-                (squared error of what ``predict`` returns), ``"cross_entropy"`` (the default for several classes), or
-                any function ``loss(scores, labels)``, or ``loss(*scores, labels, mask=None)`` of lists; or one for each
-                dataset, by name.
+            loss: A loss of scores: any function ``loss(scores, labels)``, or ``loss(*scores, labels, mask=None)`` of
+                lists; or one for each dataset, by name. Default: ``BinaryCrossEntropyLoss``, for one score and labels
+                of 0 to 1, or ``CrossEntropyLoss`` for several classes.
             config: How to train.
             evaluator: A function from a model to a number, or to several by name; the best model by it is saved.
             columns: The data's columns of the first and the second text, if they are not named so; or by dataset.
@@ -357,10 +356,7 @@ class CrossEncoder(ScorerMethods, nn.Module):
             >>> ranker.fit(ranked, LambdaLoss(), TrainingConfig(steps=2), show_progress_bar=False)[-1]["step"]
             2
         """
-        if isinstance(loss, Mapping):
-            chosen: Any = {name: choose_score_loss(self, value) for name, value in loss.items()}
-        else:
-            chosen = choose_score_loss(self, loss)
+        chosen = default_score_loss(self) if loss is None else loss
         if config is not None and config.output is not None:
             check_activation(self.activation)  # Now, and not when the first checkpoint is written.
         trainer = Trainer(self, data, chosen, config, evaluator=evaluator, columns=columns, label=label)

@@ -9,19 +9,16 @@ import math
 import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from sbert.distributed.ranks import ALONE, Ranks
 from sbert.evaluation.model_vectors import ModelVectors
-from sbert.functional import check_similarity
 from sbert.storage.atomic import write_text
 
 # What a ``Trainer`` takes as its evaluator: a function of a model that returns one score, or several by name.
 Evaluate = Callable[[Any], "float | Mapping[str, float]"]
-
-SimilarityNames = str | Iterable[str]
 
 
 class Evaluator(ABC):
@@ -71,36 +68,6 @@ class Evaluator(ABC):
             # An error here is raised on all ranks, so that none of them continues alone.
             ranks.run_on_main(lambda: write_line(output, {**about, **metrics}))
         return metrics
-
-
-class SimilarityBased(Evaluator):
-    """An evaluator whose metrics depend on a similarity; of several, metrics begin with its name."""
-
-    _similarities: dict[str, str]
-
-    @abstractmethod
-    def measure_by(self, vectors: ModelVectors, similarity: str) -> dict[str, float]:
-        """The metrics by one similarity; for a cross-encoder, by its scores."""
-
-    def measure(self, vectors: ModelVectors) -> dict[str, float]:
-        """The metrics by each similarity; a cross-encoder has only its own scores."""
-        chosen = {"": ""} if vectors.is_cross_encoder else self._similarities
-        metrics = {prefix: self.measure_by(vectors, name) for prefix, name in chosen.items()}
-        return {f"{prefix}{name}": value for prefix, by_name in metrics.items() for name, value in by_name.items()}
-
-
-def check_similarities(similarity: SimilarityNames) -> dict[str, str]:
-    """The similarities by the prefix of their metrics, which is empty for a single one that is not in a list.
-
-    Raises:
-        ValueError: If one is unknown, or there are none.
-    """
-    if isinstance(similarity, str) or not isinstance(similarity, Iterable):
-        return {"": check_similarity(similarity)}
-    names = [check_similarity(name) for name in similarity]
-    if not names:
-        raise ValueError("similarity is empty; pass the name of one similarity, or several")
-    return {f"{name}_": name for name in names}
 
 
 class SequentialEvaluator(Evaluator):

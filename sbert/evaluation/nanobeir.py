@@ -9,27 +9,25 @@ from typing import Any
 import numpy as np
 
 from sbert.data.retrieval_data import read_hub_retrieval
-from sbert.evaluation.evaluator import Evaluator, SimilarityNames, check_similarities
+from sbert.evaluation.evaluator import Evaluator
 from sbert.evaluation.metric_checks import check_name_list
 from sbert.evaluation.model_vectors import ModelVectors
 from sbert.evaluation.retrieval import RetrievalEvaluator
-from sbert.search import semantic_search
 
 
 class NanoBEIRSuite(Evaluator):
     r"""nDCG, accuracy, precision, recall, MRR and MAP on the data sets of NanoBEIR, and their means.
 
     ``mean_ndcg@10`` is the mean over the data sets; ``NanoNQ_ndcg@10`` and so on are those of each. A model with
-    vectors searches the whole corpus. A ``CrossEncoder`` reranks candidates: those that BM25 found, if the folder has
-    them, or those of ``retriever``. A relevant document that is not among them counts as not found, and
+    vectors searches the whole corpus. A ``CrossEncoder`` reranks candidates: those that BM25 found, which the
+    folder has to hold. A relevant document that is not among them counts as not found, and
     ``mean_base_ndcg@10`` is that of the candidates in their own order.
 
     Args:
         folder: A folder in the layout of the hub, see ``sbert.data.read_hub_retrieval``.
         sets: Names of data sets, such as ``"NanoNQ"``; by default all that are in the folder.
         rerank: Number of candidates that a reranker ranks.
-        retriever: A model with vectors that finds the candidates; by default, BM25's are used.
-        similarity: As in ``RetrievalEvaluator``; the retriever uses the first.
+        similarity: As in ``RetrievalEvaluator``.
         query_prompt: As in ``RetrievalEvaluator``; or a dict of prompts by the names of data sets.
         document_prompt: The same for documents.
         at: The values of k of the metrics, such as ``ndcg_at=(5, 10)``, as in ``RetrievalEvaluator``.
@@ -61,8 +59,7 @@ class NanoBEIRSuite(Evaluator):
         sets: Iterable[str] | None = None,
         *,
         rerank: int = 100,
-        retriever: Any = None,
-        similarity: SimilarityNames = "cosine",
+        similarity: str = "cosine",
         query_prompt: str | dict[str, str] | None = None,
         document_prompt: str | dict[str, str] | None = None,
         **at: Sequence[int],
@@ -70,8 +67,6 @@ class NanoBEIRSuite(Evaluator):
         names = None if sets is None else check_name_list("sets", sets, ("NanoNQ", "NanoSciFact"))
         data = read_hub_retrieval(folder, names)
         prompts = {"query_prompt": query_prompt, "document_prompt": document_prompt}
-        similarities = check_similarities(similarity)
-        first, *_ = names = list(similarities.values())
         for prompt in prompts.values():
             if isinstance(prompt, dict) and not prompt.keys() <= data.keys():
                 raise ValueError(f"prompts are for {', '.join(prompt)}, but the data sets are {', '.join(data)}")
@@ -81,10 +76,8 @@ class NanoBEIRSuite(Evaluator):
             options: dict[str, Any] = dict(at)
             for key, prompt in prompts.items():
                 options[key] = prompt.get(name) if isinstance(prompt, dict) else prompt
-            options |= {"similarity": similarities.get("", names)}
+            options["similarity"] = similarity
             self._searches[name] = RetrievalEvaluator(queries, corpus, relevant, **options)
-            if retriever is not None:
-                candidates = _find_candidates(retriever, queries, corpus, rerank, first)
             if candidates:
                 options |= {"candidates": candidates, "rerank": rerank}
                 self._rerankings[name] = RetrievalEvaluator(queries, corpus, relevant, **options)
@@ -93,7 +86,7 @@ class NanoBEIRSuite(Evaluator):
         """The means over the data sets, and then the metrics of each."""
         evaluators = self._rerankings if vectors.is_cross_encoder else self._searches
         if lacking := [name for name in self._searches if name not in evaluators]:
-            remedy = "pass retriever=, a SentenceEncoder, or a folder with BM25's, as sentence-transformers/NanoBEIR-en"
+            remedy = "pass a folder with those of BM25, such as sentence-transformers/NanoBEIR-en"
             raise ValueError(f"there are no candidates of {', '.join(lacking)} for a reranker; {remedy}")
         results = {name: evaluator.measure(vectors) for name, evaluator in evaluators.items()}
         metrics = next(iter(results.values()))
@@ -101,13 +94,3 @@ class NanoBEIRSuite(Evaluator):
             f"mean_{metric}": float(np.mean([scores[metric] for scores in results.values()])) for metric in metrics
         }
         return means | {f"{name}_{metric}": scores[metric] for name, scores in results.items() for metric in metrics}
-
-
-def _find_candidates(
-    retriever: Any, queries: dict[str, str], corpus: dict[str, str], count: int, similarity: str
-) -> dict[str, list[str]]:
-    """The ids of the most similar documents for each query, by a model's vectors."""
-    vectors, ids = ModelVectors(retriever), list(corpus)
-    asked, documents = vectors(list(queries.values()), "query"), vectors(list(corpus.values()), "document")
-    positions = semantic_search(asked, documents, count, similarity=similarity).indices
-    return {name: [ids[position] for position in row] for name, row in zip(queries, positions.tolist(), strict=True)}

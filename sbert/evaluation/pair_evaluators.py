@@ -8,10 +8,10 @@ import numpy as np
 import torch
 
 from sbert.evaluation import metrics
-from sbert.evaluation.evaluator import Evaluator, SimilarityBased, SimilarityNames, check_similarities
+from sbert.evaluation.evaluator import Evaluator
 from sbert.evaluation.metric_checks import check_finite_values, check_labels, check_text_columns
 from sbert.evaluation.model_vectors import Floats, ModelVectors
-from sbert.functional import SIMILARITIES, pairwise_similarity
+from sbert.functional import SIMILARITIES, check_similarity, pairwise_similarity
 from sbert.inputs.arguments import check_number
 from sbert.losses import SoftmaxLoss
 
@@ -19,7 +19,7 @@ from sbert.losses import SoftmaxLoss
 _STEP, _ROWS = 4096, 16_384
 
 
-class SimilarityEvaluator(SimilarityBased):
+class SimilarityEvaluator(Evaluator):
     """Spearman's and Pearson's correlation between the similarity of two texts and a reference score.
 
         metrics.spearman( cos(u_i, v_i), score_i )
@@ -30,8 +30,7 @@ class SimilarityEvaluator(SimilarityBased):
         first: The first text of each pair.
         second: The second text of each pair.
         scores: The reference score of each pair, on any scale; higher means more similar.
-        similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``; with a list, metrics are called
-            ``cosine_spearman`` and so on.
+        similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``.
         prompt: The prompt before every text, instead of the model's default: the name of a prompt, or a text.
 
     Raises:
@@ -53,27 +52,27 @@ class SimilarityEvaluator(SimilarityBased):
         first: Iterable[str],
         second: Iterable[str],
         scores: Iterable[float],
-        similarity: SimilarityNames = "cosine",
+        similarity: str = "cosine",
         *,
         prompt: str | None = None,
     ) -> None:
         self._scores = np.array(list(scores), float)
         self._first, self._second = check_text_columns(2, {"first": first, "second": second}, scores=self._scores)
-        self._similarities, self._prompt = check_similarities(similarity), prompt
+        self._similarity, self._prompt = check_similarity(similarity), prompt
         check_finite_values("scores", self._scores)
         if np.all(self._scores == self._scores[0]):
             raise ValueError(f"every score is {self._scores[0]:g}, so there is no correlation; pass different scores")
 
-    def measure_by(self, vectors: ModelVectors, similarity: str) -> dict[str, float]:
+    def measure(self, vectors: ModelVectors) -> dict[str, float]:
         """Both correlations."""
-        similarities = compare_pairs(vectors, self._first, self._second, similarity, self._prompt)
+        similarities = compare_pairs(vectors, self._first, self._second, self._similarity, self._prompt)
         return {
             "spearman": metrics.spearman(similarities, self._scores),
             "pearson": metrics.pearson(similarities, self._scores),
         }
 
 
-class TripletEvaluator(SimilarityBased):
+class TripletEvaluator(Evaluator):
     """The fraction of triplets whose anchor is more similar to its positive than to its negative.
 
         accuracy = mean_i [ s(a_i, p_i) > s(a_i, n_i) + margin ]
@@ -85,8 +84,7 @@ class TripletEvaluator(SimilarityBased):
         anchors: The anchors.
         positives: One text for each anchor.
         negatives: One text for each anchor.
-        similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``; with a list, metrics are called
-            ``cosine_accuracy`` and so on.
+        similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``.
         margin: Minimum difference between the two similarities.
         query_prompt: The prompt before every anchor, instead of the model's prompt for queries: the name of a prompt,
             a text, or ``""`` for none.
@@ -109,7 +107,7 @@ class TripletEvaluator(SimilarityBased):
         anchors: Iterable[str],
         positives: Iterable[str],
         negatives: Iterable[str],
-        similarity: SimilarityNames = "cosine",
+        similarity: str = "cosine",
         margin: float = 0.0,
         *,
         query_prompt: str | None = None,
@@ -119,9 +117,9 @@ class TripletEvaluator(SimilarityBased):
             1, {"anchors": anchors, "positives": positives, "negatives": negatives}
         )
         self._prompts = query_prompt, document_prompt
-        self._similarities, self._margin = check_similarities(similarity), check_number("margin", margin)
+        self._similarity, self._margin = check_similarity(similarity), check_number("margin", margin)
 
-    def measure_by(self, vectors: ModelVectors, similarity: str) -> dict[str, float]:
+    def measure(self, vectors: ModelVectors) -> dict[str, float]:
         """The accuracy."""
         others, half = [*self._positives, *self._negatives], len(self._anchors)
         if vectors.is_cross_encoder:
@@ -129,7 +127,7 @@ class TripletEvaluator(SimilarityBased):
         else:
             anchors = vectors(self._anchors, "query", self._prompts[0])
             pairs = np.concatenate([anchors, anchors]), vectors(others, "document", self._prompts[1])
-            scores = pairwise_similarity(*pairs, similarity)
+            scores = pairwise_similarity(*pairs, self._similarity)
         return {"accuracy": float(np.mean(scores[:half] > scores[half:] + self._margin))}
 
 
@@ -213,7 +211,7 @@ class LabelEvaluator(Evaluator):
             ).numpy()
 
 
-class PairClassificationEvaluator(SimilarityBased):
+class PairClassificationEvaluator(Evaluator):
     """Binary classification of pairs by a threshold on their similarity, such as paraphrase or not.
 
     Average precision needs no threshold. Accuracy and F1 are each at the threshold that is best on these same pairs;
@@ -224,8 +222,7 @@ class PairClassificationEvaluator(SimilarityBased):
         first: The first text of each pair.
         second: The second text of each pair.
         labels: 1 for positive pairs, 0 for negative pairs.
-        similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``; with a list, metrics are called
-            ``cosine_average_precision`` and so on.
+        similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``.
         prompt: The prompt before every text, instead of the model's default: the name of a prompt, or a text.
 
     Raises:
@@ -243,19 +240,19 @@ class PairClassificationEvaluator(SimilarityBased):
         first: Iterable[str],
         second: Iterable[str],
         labels: Iterable[int],
-        similarity: SimilarityNames = "cosine",
+        similarity: str = "cosine",
         *,
         prompt: str | None = None,
     ) -> None:
         self._labels = check_labels("labels", labels)
         self._first, self._second = check_text_columns(2, {"first": first, "second": second}, labels=self._labels)
-        self._similarities, self._prompt = check_similarities(similarity), prompt
+        self._similarity, self._prompt = check_similarity(similarity), prompt
         if (classes := set(self._labels.tolist())) != {0, 1}:
             raise ValueError(f"the labels are {sorted(classes)[:5]}; pass 1 for some pairs and 0 for others")
 
-    def measure_by(self, vectors: ModelVectors, similarity: str) -> dict[str, float]:
+    def measure(self, vectors: ModelVectors) -> dict[str, float]:
         """Average precision, and accuracy and F1 at their best thresholds."""
-        similarities = compare_pairs(vectors, self._first, self._second, similarity, self._prompt)
+        similarities = compare_pairs(vectors, self._first, self._second, self._similarity, self._prompt)
         accuracy_threshold, best_accuracy = metrics.best_threshold(similarities, self._labels, "accuracy")
         f1_threshold, best_f1 = metrics.best_threshold(similarities, self._labels, "f1")
         predicted = similarities >= f1_threshold

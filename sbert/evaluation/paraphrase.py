@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from operator import index
 
 import numpy as np
 
@@ -53,10 +52,7 @@ class ParaphraseMiningEvaluator(Evaluator):
         count = len(self._sentences)
         numbers = set()  # low * count + high of each pair.
         for row, pair in enumerate(duplicates):
-            try:
-                low, high = sorted(map(index, pair))
-            except (TypeError, ValueError):  # Not a pair, or not of integers.
-                low = high = 0
+            low, high = sorted(pair)
             if not 0 <= low < high < count:
                 raise ValueError(f"duplicates[{row}] is {pair}; pass two different indices from 0 to {count - 1}")
             numbers.add(low * count + high)

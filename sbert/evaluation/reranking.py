@@ -12,7 +12,7 @@ from sbert.evaluation.model_vectors import ModelVectors
 from sbert.evaluation.pair_evaluators import score_candidates
 from sbert.evaluation.ranking_metrics import average_precision_at, ndcg_at, pad, recall_at, reciprocal_rank_at
 from sbert.functional import check_similarity
-from sbert.inputs.arguments import check_count, check_number
+from sbert.inputs.arguments import check_count
 from sbert.inputs.texts import texts_of
 
 
@@ -29,8 +29,8 @@ class RerankingEvaluator(Evaluator):
 
     Args:
         samples: Dicts with the keys ``query`` (a text), ``positive`` and ``negative`` (lists of texts), or
-            ``documents`` in place of ``negative``; the same in all samples. ``positive`` may be a dict of grades by
-            text, which nDCG uses as gains. Of ``documents``, one that is listed twice counts once.
+            ``documents`` in place of ``negative``; the same in all samples. Of ``documents``, one that is listed twice
+            counts once.
         k: Number of results that MRR and nDCG use.
         similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``.
         query_prompt: The prompt before every query, instead of the model's prompt for queries: the name of a prompt,
@@ -38,8 +38,8 @@ class RerankingEvaluator(Evaluator):
         document_prompt: The prompt before every candidate, instead of the model's prompt for documents.
 
     Raises:
-        ValueError: If there are no samples, a sample lacks a key or has no positive or no negative text, a grade is
-            not above 0 and finite, or another argument is invalid.
+        ValueError: If there are no samples, a sample lacks a key or has no positive or no negative text, or another
+            argument is invalid.
         TypeError: If a text is not a str.
 
     Example:
@@ -75,16 +75,14 @@ class RerankingEvaluator(Evaluator):
                 raise ValueError(f"samples[{row}] has the keys {list(sample)}; pass query, positive and {other}")
             self._queries += texts_of([sample["query"]], f"samples[{row}]['query']")
             positive, further = _check_texts(row, sample, "positive"), _check_texts(row, sample, other)
-            grades = _check_grades(row, sample["positive"], positive)
             if self._retrieved:
-                by_text, candidates = dict(zip(positive, grades, strict=True)), list(dict.fromkeys(further))
-                self._grades.append([by_text.get(text, 0.0) for text in candidates])
-                grades = list(by_text.values())
+                positive, candidates = list(dict.fromkeys(positive)), list(dict.fromkeys(further))
+                self._grades.append([float(text in positive) for text in candidates])
             else:
                 candidates = [*positive, *further]
-                self._grades.append([*grades, *[0.0] * len(further)])
+                self._grades.append([1.0] * len(positive) + [0.0] * len(further))
             self._candidates.append(candidates)
-            self._relevant.append(grades)
+            self._relevant.append([1.0] * len(positive))
         self._k, self._similarity = check_count("k", k), check_similarity(similarity)
 
     def measure(self, vectors: ModelVectors) -> dict[str, float]:
@@ -109,17 +107,7 @@ class RerankingEvaluator(Evaluator):
 
 def _check_texts(row: int, sample: Mapping[str, Any], key: str) -> list[str]:
     """The texts of a sample, which may only be missing among the candidates of a retriever."""
-    value = sample[key]
-    texts = texts_of(list(value) if isinstance(value, Mapping) else value, f"samples[{row}][{key!r}]")
+    texts = texts_of(sample[key], f"samples[{row}][{key!r}]")
     if not texts and key != "documents":
         raise ValueError(f"samples[{row}] has no {key} text, so all orders are equally good; leave it out")
     return texts
-
-
-def _check_grades(row: int, judged: Any, positive: list[str]) -> list[float]:
-    """The grades of the positives: those of a dict, else 1."""
-    grades = list(judged.values()) if isinstance(judged, Mapping) else [1.0] * len(positive)
-    for text, grade in zip(positive, grades, strict=True):
-        if check_number(f"samples[{row}]['positive'][{text[:40]!r}]", grade) <= 0:
-            raise ValueError(f"samples[{row}] has the grade {grade} for {text[:40]!r}; pass grades above 0")
-    return grades

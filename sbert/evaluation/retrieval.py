@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from sbert.evaluation import ranking_metrics
-from sbert.evaluation.evaluator import Evaluator, SimilarityNames, check_similarities
+from sbert.evaluation.evaluator import Evaluator
 from sbert.evaluation.model_vectors import ModelVectors
 from sbert.evaluation.pair_evaluators import score_candidates
+from sbert.functional import check_similarity
 from sbert.inputs.arguments import check_count, check_number
 from sbert.inputs.texts import texts_of
 from sbert.search import semantic_search
@@ -52,8 +53,7 @@ class RetrievalEvaluator(Evaluator):
         mrr_at: The values of k for MRR.
         ndcg_at: The values of k for nDCG.
         map_at: The values of k for MAP.
-        similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``; with a list, metrics are called
-            ``cosine_ndcg@10`` and so on.
+        similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``.
         block: Number of documents per block.
         candidates: For each query id, the ids of the documents that another search found, best first.
         rerank: Number of candidates of each query that the model ranks.
@@ -87,7 +87,7 @@ class RetrievalEvaluator(Evaluator):
         mrr_at: Sequence[int] = (10,),
         ndcg_at: Sequence[int] = (10,),
         map_at: Sequence[int] = (100,),
-        similarity: SimilarityNames = "cosine",
+        similarity: str = "cosine",
         block: int = 50_000,
         candidates: Mapping[Any, Sequence[Any]] | None = None,
         rerank: int = 100,
@@ -114,14 +114,14 @@ class RetrievalEvaluator(Evaluator):
         at = (ndcg_at, accuracy_at, precision_recall_at, precision_recall_at, mrr_at, map_at)
         by_name = zip(_METRICS, at, strict=True)
         self._metrics = [(name, check_count(f"{name}_at", k)) for name, ks in by_name for k in ks]
-        self._block, self._similarities = check_count("block", block), check_similarities(similarity)
+        self._block, self._similarity = check_count("block", block), check_similarity(similarity)
 
     def measure(self, vectors: ModelVectors) -> dict[str, float]:
         """The metrics, each for its values of k."""
         if self._candidates is None:
-            rankings = self._search(vectors)
+            rankings = {"": self._search(vectors)}
         else:
-            rankings = {**self._rerank(vectors, self._candidates), "base_": self._candidates}
+            rankings = {"": self._rerank(vectors, self._candidates), "base_": self._candidates}
         relevant = ranking_metrics.pad(
             graded.values() for graded in self._relevant
         )  # (queries, most relevant documents)
@@ -133,31 +133,28 @@ class RetrievalEvaluator(Evaluator):
                 metrics[f"{prefix}{name}@{k}"] = float(_METRICS[name](ranked, k, relevant).mean())
         return metrics
 
-    def _search(self, vectors: ModelVectors) -> dict[str, list[list[int]]]:
-        """The indices of the most similar documents for each query, by the prefix of each similarity."""
+    def _search(self, vectors: ModelVectors) -> list[list[int]]:
+        """The indices of the most similar documents for each query."""
         queries = vectors(self._queries, "query", self._prompts[0])  # (queries, dim)
         encode = vectors if len(self._corpus) <= self._block else vectors.encode_uncached
         depth = max(k for _, k in self._metrics)
-        nothing = np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), np.int64)
-        best = dict.fromkeys(self._similarities, nothing)  # Scores and indices, (queries, depth) each.
+        scores, indices = np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), np.int64)
         for start in range(0, len(self._corpus), self._block):
             block = encode(self._corpus[start : start + self._block], "document", self._prompts[1])
-            for prefix, similarity in self._similarities.items():
-                new = semantic_search(queries, block, depth, similarity=similarity)
-                scores = np.concatenate([best[prefix][0], new.scores], 1)
-                indices = np.concatenate([best[prefix][1], new.indices + start], 1)
-                order = np.argsort(-scores, axis=1, kind="stable")[:, :depth]  # Equal scores: earlier documents first.
-                best[prefix] = np.take_along_axis(scores, order, 1), np.take_along_axis(indices, order, 1)
-        return {prefix: indices.tolist() for prefix, (_, indices) in best.items()}
+            new = semantic_search(queries, block, depth, similarity=self._similarity)
+            scores = np.concatenate([scores, new.scores], 1)
+            indices = np.concatenate([indices, new.indices + start], 1)
+            order = np.argsort(-scores, axis=1, kind="stable")[:, :depth]  # Equal scores: earlier documents first.
+            scores, indices = np.take_along_axis(scores, order, 1), np.take_along_axis(indices, order, 1)
+        listed: list[list[int]] = indices.tolist()
+        return listed
 
-    def _rerank(self, vectors: ModelVectors, candidates: list[list[int]]) -> dict[str, list[list[int]]]:
-        """The candidates of each query by descending score, by the prefix of each similarity."""
-        texts, rankings = [[self._corpus[position] for position in row] for row in candidates], {}
-        for prefix, name in ({"": ""} if vectors.is_cross_encoder else self._similarities).items():
-            scores = score_candidates(vectors, self._queries, texts, name, self._prompts)
-            orders = (np.argsort(-row, kind="stable") for row in scores)
-            rankings[prefix] = [[row[i] for i in order] for row, order in zip(candidates, orders, strict=True)]
-        return rankings
+    def _rerank(self, vectors: ModelVectors, candidates: list[list[int]]) -> list[list[int]]:
+        """The candidates of each query by descending score."""
+        texts = [[self._corpus[position] for position in row] for row in candidates]
+        scores = score_candidates(vectors, self._queries, texts, self._similarity, self._prompts)
+        orders = [np.argsort(-row, kind="stable") for row in scores]
+        return [[row[i] for i in order] for row, order in zip(candidates, orders, strict=True)]
 
 
 def _check_candidates(

@@ -7,14 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from sbert.evaluation.evaluator import Evaluator, SimilarityBased, SimilarityNames, check_similarities
+from sbert.evaluation.evaluator import Evaluator
 from sbert.evaluation.metric_checks import check_finite_values, check_lengths, check_text_columns
 from sbert.evaluation.model_vectors import Floats, ModelVectors
+from sbert.functional import check_similarity
 from sbert.inputs.texts import texts_of
 from sbert.search import semantic_search
 
 
-class TranslationEvaluator(SimilarityBased):
+class TranslationEvaluator(Evaluator):
     """The fraction of sentences whose own translation is the most similar of all translations, in both directions.
 
         accuracy = mean_i [ argmax_j s(u_i, v_j) = i ]
@@ -24,8 +25,7 @@ class TranslationEvaluator(SimilarityBased):
     Args:
         source: The sentences.
         target: The translation of each sentence.
-        similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``; with a list, metrics are called
-            ``cosine_mean_accuracy`` and so on.
+        similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``.
         prompt: The prompt before every text, instead of the model's default: the name of a prompt, or a text.
 
     Raises:
@@ -44,18 +44,18 @@ class TranslationEvaluator(SimilarityBased):
         self,
         source: Iterable[str],
         target: Iterable[str],
-        similarity: SimilarityNames = "cosine",
+        similarity: str = "cosine",
         *,
         prompt: str | None = None,
     ) -> None:
         self._source, self._target = check_text_columns(1, {"source": source, "target": target})
-        self._similarities, self._prompt = check_similarities(similarity), prompt
+        self._similarity, self._prompt = check_similarity(similarity), prompt
 
-    def measure_by(self, vectors: ModelVectors, similarity: str) -> dict[str, float]:
+    def measure(self, vectors: ModelVectors) -> dict[str, float]:
         """The accuracy of each direction, and their mean."""
         table, half = vectors([*self._source, *self._target], prompt=self._prompt), len(self._source)
-        forward = _find_accuracy(table[:half], table[half:], self._target, similarity)
-        backward = _find_accuracy(table[half:], table[:half], self._source, similarity)
+        forward = _find_accuracy(table[:half], table[half:], self._target, self._similarity)
+        backward = _find_accuracy(table[half:], table[:half], self._source, self._similarity)
         return {"mean_accuracy": (forward + backward) / 2, "source_to_target": forward, "target_to_source": backward}
 
 

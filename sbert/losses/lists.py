@@ -274,23 +274,12 @@ def _lambda_rank(ranking: Ranking) -> Tensor:
     return _difference(1 / ranking.discounts) * _difference(ranking.gains)
 
 
-def _lambda_mrr(ranking: Ranking) -> Tensor:
-    relevant = ranking.labels > 0
-    reciprocal = 1 / torch.arange(1, relevant.shape[1] + 1, dtype=ranking.gains.dtype, device=relevant.device)
-    best, second = F.pad(relevant * reciprocal, (0, 1)).topk(2, 1).values[:, :, None].unbind(1)  # each (queries, 1)
-    others = torch.where(reciprocal == best, second, best)  # (queries, documents): the best without document i
-    after = torch.maximum(others[:, :, None], reciprocal)  # i in the place of j
-    return (after - best[:, :, None]).abs() * (relevant[:, :, None] & ~relevant[:, None])
-
-
 WEIGHTINGS: dict[str, Callable[[Ranking], Tensor]] = {
     "none": lambda ranking: torch.ones_like(_difference(ranking.labels)),
-    "arp_loss2": lambda ranking: _difference(ranking.labels),
     "ndcg_loss1": lambda ranking: (ranking.gains / ranking.discounts)[:, :, None].expand_as(_difference(ranking.gains)),
     "ndcg_loss2": _ndcg_loss2,
     "ndcg_loss2++": lambda ranking: 10 * _ndcg_loss2(ranking) + _lambda_rank(ranking),
     "lambda_rank": _lambda_rank,
-    "lambda_mrr": _lambda_mrr,
 }
 
 
@@ -377,8 +366,6 @@ class LambdaLoss(_PairLoss):
     | ``"ndcg_loss2"`` | abs(1 / D(m) - 1 / D(m + 1)) abs(G_i - G_j), where D(m) = log2(1 + m), m = abs(r_i - r_j) |
     | ``"lambda_rank"`` | abs(1 / D_i - 1 / D_j) abs(G_i - G_j) |
     | ``"ndcg_loss2++"`` | 10 times ``"ndcg_loss2"`` plus ``"lambda_rank"`` |
-    | ``"arp_loss2"`` | label_i - label_j |
-    | ``"lambda_mrr"`` | change of 1 / rank of the first document with a label above 0, if i and j change places |
     | ``"none"`` | 1 |
 
     Args:
@@ -396,8 +383,8 @@ class LambdaLoss(_PairLoss):
         TypeError: If the mask is not boolean.
 
     References:
-        Wang et al., 2018 (the weightings of nDCG and ARP; equation 18 for k). https://doi.org/10.1145/3269206.3271784
-        Burges, 2010, section 4 (LambdaRank, for any metric); Donmez et al., 2009 (for MRR).
+        Wang et al., 2018 (the weightings of nDCG; equation 18 for k). https://doi.org/10.1145/3269206.3271784
+        Burges, 2010, section 4 (LambdaRank, for any metric).
         https://www.microsoft.com/en-us/research/publication/from-ranknet-to-lambdarank-to-lambdamart-an-overview/
 
     Example:

@@ -86,7 +86,6 @@ class MultipleNegativesRankingLoss(LossModule):
 
     Raises:
         ValueError: If a setting is unknown or out of range, or the shapes do not match.
-        TypeError: If ``texts`` are not integers.
 
     References:
         Henderson et al., 2017, section 4.4. https://arxiv.org/abs/1705.00652
@@ -145,7 +144,6 @@ class MultipleNegativesRankingLoss(LossModule):
         guide: Tensor | None = None,
     ) -> Tensor:
         columns = check_columns(self, anchor, positive, *negatives)
-        self._check_extras(texts, guide, (len(anchor), len(columns)))
         if guide is not None:
             # In bfloat16, the cosines of equal texts would differ by up to 0.01.
             guide = guide.detach().to(torch.promote_types(guide.dtype, torch.float32))
@@ -210,13 +208,6 @@ class MultipleNegativesRankingLoss(LossModule):
         if data.columns < 3:
             super().check_data(data)
 
-    def _check_extras(self, texts: Tensor | None, guide: Tensor | None, shape: tuple[int, int]) -> None:
-        if texts is not None and (texts.is_floating_point() or tuple(texts.shape) != shape):
-            kind = TypeError if texts.is_floating_point() else ValueError
-            raise kind(f"texts are {texts.dtype} of shape {tuple(texts.shape)}; pass integer ids of shape {shape}")
-        if guide is not None and (guide.ndim != 3 or tuple(guide.shape[:2]) != shape):
-            raise ValueError(f"guide has shape {tuple(guide.shape)}; pass vectors of shape {(*shape, 'guide_dim')}")
-
 
 class ContrastiveTensionLoss(LossModule):
     """Each text's vector by one model should be most similar to the same text's vector by the other.
@@ -234,7 +225,7 @@ class ContrastiveTensionLoss(LossModule):
         sentence: (rows, 2 * dim), first u, then v. Output: scalar.
 
     Raises:
-        ValueError: If a setting is invalid, or the vectors cannot be halved.
+        ValueError: If a setting is invalid.
 
     References:
         Carlsson et al., 2021 (with sampled pairs). https://openreview.net/forum?id=Ov_sMNau-PF
@@ -256,8 +247,6 @@ class ContrastiveTensionLoss(LossModule):
 
     def forward(self, sentence: Tensor) -> Tensor:
         (sentence,) = check_columns(self, sentence)
-        if sentence.shape[1] % 2:
-            raise ValueError(f"dim {sentence.shape[1]} is odd; pass the vectors of two models side by side")
         first, second = sentence.chunk(2, 1)
         scores: Tensor = SIMILARITIES[self.similarity](first, second) * self.log_scale.exp()  # (rows, rows)
         diagonal = torch.arange(len(scores), device=scores.device)

@@ -8,7 +8,6 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sbert.inputs.arguments import check_choice
 from sbert.losses.checks import check_between, check_class, check_labelled
 from sbert.losses.module import LossModule
 from sbert.losses.signature import Loss
@@ -66,8 +65,7 @@ class SquaredErrorLoss(_ScoreLoss):
         loss = mean_i (f(s_i) - y_i)^2
 
     Without an activation f, the raw score is fitted to the labels. ``predict`` of a model that applies a sigmoid
-    would then not return estimates of the labels. ``CrossEncoder.fit(data, "mse")`` therefore passes the model's own
-    activation to the loss.
+    would then not return estimates of the labels: pass the model's own activation.
 
     Args:
         activation: f; None for the raw score.
@@ -91,8 +89,6 @@ class SquaredErrorLoss(_ScoreLoss):
 
     def __init__(self, activation: Callable[[Tensor], Tensor] | None = None) -> None:
         super().__init__()
-        if activation is not None and not callable(activation):
-            raise TypeError(f"activation is {activation!r}; pass a function or a module such as nn.Sigmoid()")
         self.activation: Callable[[Tensor], Tensor] | None = activation
 
     def forward(self, scores: Tensor, *, labels: Tensor) -> Tensor:
@@ -149,20 +145,6 @@ class CrossEntropyLoss(_ScoreLoss):
         check_class(self, labels, self.classes)
 
 
-def choose_score_loss(model: Any, loss: str | Loss | None) -> Loss:
-    """The loss that ``CrossEncoder.fit`` was given by name, or the default one for the model's number of scores.
-
-    Raises:
-        ValueError: If the name is unknown, or the loss does not fit the number of scores.
-    """
-    if callable(loss):
-        return loss
-    several = model.classes > 1
-    if loss is not None:
-        check_choice("loss", loss, ("bce", "mse", "cross_entropy"))
-        if (loss == "cross_entropy") != several:
-            good = "cross_entropy" if several else "bce or mse"
-            raise ValueError(f"loss={loss!r} does not fit a model of {model.classes} scores per pair; pass {good}")
-    if several:
-        return CrossEntropyLoss(model.classes)
-    return SquaredErrorLoss(model.activation) if loss == "mse" else BinaryCrossEntropyLoss()
+def default_score_loss(model: Any) -> Loss:
+    """The loss of ``CrossEncoder.fit`` without another one, for the model's number of scores."""
+    return CrossEntropyLoss(model.classes) if model.classes > 1 else BinaryCrossEntropyLoss()

@@ -212,8 +212,6 @@ class WeightedSum(_Combination):
     """
 
     def __init__(self, *pairs: tuple[Loss, float]) -> None:
-        if not pairs:
-            raise ValueError("WeightedSum was given no losses; pass pairs of a loss and its weight")
         super().__init__([loss for loss, _ in pairs], [weight for _, weight in pairs], len(pairs))
 
     def forward(self, *columns: Tensor, **extras: Any) -> Tensor:

@@ -46,10 +46,9 @@ by another metric than the first.
   ``dtype="float16"``, for which torch's ``GradScaler`` scales the gradients.
 - **Several processes**: ``torchrun --nproc-per-node 2 train.py`` runs the same program. ``batch_size`` counts the rows
   of all processes, the loss sees all of them, and the result is that of one process, except for dropout's random
-  numbers. ``sharded=True`` distributes weights, gradients and the optimizer's state (FSDP2). If a process dies or
-  hangs, the others end with torch's error, at the latest after ``timeout=600`` seconds.
+  numbers. If a process dies or hangs, the others end with torch's error, at the latest after ``timeout=600`` seconds.
 - **Not tested on GPUs**: several processes run with gloo on CPUs in the tests, and sums beside the backward pass on
-  simulated streams, so neither NCCL nor FSDP2 with anything but gloo has been tried.
+  simulated streams, so NCCL has not been tried.
 - **The command line**: ``sbert train --help`` explains the flags and the file that take all of this for one data set;
   ``sbert train --resume FOLDER`` goes on with a run that was stopped.
 - **Adapters**: LoRA and QLoRA have a section of their own below.

@@ -173,7 +173,6 @@ def backward(
     weight: float = 1.0,
     scaler: torch.amp.GradScaler | None = None,
     ranks: Ranks = ALONE,
-    replicated: bool = True,
     last_pass: AbstractContextManager[object] | None = None,
 ) -> Tensor:
     """Compute the loss of a batch, and add its gradient to the gradient of every parameter.
@@ -194,8 +193,6 @@ def backward(
         weight: Factor of this batch's gradient, for gradient accumulation.
         scaler: Scales the gradients, for float16; its ``unscale_`` is called before they are clipped.
         ranks: The processes that share this batch.
-        replicated: False if the model's weights are sharded over the ranks. Then FSDP averages the gradients, and
-            every rank runs the same number of chunks.
         last_pass: Context of the last backward pass, after which the gradients are complete.
 
     Returns:
@@ -217,10 +214,6 @@ def backward(
     """
     device = batch.columns.device
     chunks, encoders, position = _plan(model, loss, batch, chunk_tokens)
-    if not replicated:
-        # FSDP needs all ranks in every forward pass: a rank with fewer chunks adds chunks whose vectors are not used.
-        more = ranks.all_max(len(chunks), device) - len(chunks)
-        chunks, encoders = chunks + [np.zeros(1, np.int64)] * more, encoders + encoders[:1] * more
     cached = cached and len(chunks) > 1
     autocast = torch.autocast(device.type, dtype) if dtype != torch.float32 else nullcontext()
 
@@ -252,8 +245,6 @@ def backward(
     torch.autograd.backward(value * weight if scaler is None else scaler.scale(value * weight))
 
     gradient = torch.zeros_like(leaf) if leaf.grad is None else leaf.grad
-    if not replicated:
-        gradient *= ranks.world
     passes: list[AbstractContextManager[object]] = [*[nullcontext()] * (len(chunks) - 1), last_pass or nullcontext()]
     parts = torch.split(gradient, sizes)
     for run, rows, state, output, of_chunk, context in zip(

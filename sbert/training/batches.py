@@ -67,32 +67,26 @@ class Dataset:
         return cls(rows, config, texts, for_guide, lengths, column_routes(model, config.routes, rows.names))
 
 
-def check_column_settings(model: Any, config: TrainingConfig, tables: Mapping[TrainingData, TrainingConfig]) -> None:
+def check_column_settings(model: Any, tables: Mapping[TrainingData, TrainingConfig]) -> None:
     """Raise a ValueError for prompts or lengths that the model does not take, or of columns that no data has.
 
     Args:
         model: The model.
-        config: The settings of all data sets.
         tables: The data sets, each with its own settings.
     """
-    if config.sharded and getattr(model, "routes", None):
-        raise ValueError("sharded=True needs all weights in each batch, and a route takes some; leave it out")
-    every = {name for rows in tables for names in rows.names for name in names}
-    for rows, settings in tables.items():
-        if model.is_cross_encoder and (isinstance(settings.prompts, Mapping) or config.max_lengths):
+    columns = {name for rows in tables for names in rows.names for name in names}
+    for settings in tables.values():
+        if model.is_cross_encoder and (isinstance(settings.prompts, Mapping) or settings.max_lengths):
             raise ValueError(
                 f"a {type(model).__name__} reads two texts as one input, with one prompt before the first, without"
                 " max_lengths; pass one name or text as prompts, and set the model's max_seq_length"
             )
         for setting in ("prompts", "max_lengths", "routes"):
             value = getattr(settings, setting)
-            shared = value is getattr(config, setting)  # One value for all data sets.
-            columns = every if shared else {name for names in rows.names for name in names}
             for name in value if isinstance(value, Mapping) else ():
                 if name not in columns:
-                    whose = "no data has" if shared else f"{rows.name} has not"
                     hint = f"; did you mean {nearest!r}?" if (nearest := nearest_argument(str(name), columns)) else ""
-                    problem = f"{setting} names the column {name!r}, which {whose}"
+                    problem = f"{setting} names the column {name!r}, which no data has"
                     raise ValueError(f"{problem}; pass some of {', '.join(map(repr, sorted(columns)))}{hint}")
 
 

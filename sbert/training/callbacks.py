@@ -23,7 +23,7 @@ class Progress:
     """Where a training run is, as its callbacks see it.
 
     Args:
-        model: The model in training; with ``sharded=True`` a copy, as of the last evaluation or checkpoint.
+        model: The model in training.
         total: Number of steps of the whole run.
         settings: The settings of the run, as JSON stores them.
         folder: The output folder, if there is one.

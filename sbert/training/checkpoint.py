@@ -57,7 +57,6 @@ def lock_output(output: str | os.PathLike[str]) -> Iterator[None]:
     if _holders.get(path) == holder:
         yield
         return
-    is_new = not path.exists()
     path.mkdir(parents=True, exist_ok=True)
     file = path / "training.lock"
     file.touch()
@@ -75,9 +74,6 @@ def lock_output(output: str | os.PathLike[str]) -> Iterator[None]:
         finally:
             del _holders[path]
             file.unlink(missing_ok=True)
-            if is_new:
-                with suppress(OSError):  # It stays unless it is empty, as after an error before the first file.
-                    path.rmdir()
 
 
 def newest(folder: Path) -> Path | None:
@@ -124,7 +120,7 @@ def write_checkpoint(path: Path, model: Any, tensors: Mapping[str, Tensor], stat
     with replacing(path, _check) as work:
         model.write(work, None, path, **alone)
         (work / "training").mkdir()
-        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, work / _TENSORS)
+        save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, work / _TENSORS)
         write_json(work / _STATE, state)
         files = sorted(file for file in work.rglob("*") if file.is_file())
         write_json(work / _CHECKSUMS, {file.relative_to(work).as_posix(): checksum(file) for file in files})

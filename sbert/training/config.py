@@ -106,8 +106,6 @@ class TrainingConfig:
             as in ``SentenceEncoder.save``; False saves adapters alone, as checkpoints do.
         checkpoint_every: Steps between two checkpoints; by default those of the first epoch.
         keep: Number of checkpoints to keep, the newest ones.
-        sharded: Whether to shard weights, gradients and the optimizer's state over the ranks (FSDP2). The model stays
-            sharded after training; load the one in ``output/final``.
         timeout: Seconds that a process waits for another one in a step, and at the start, before it ends with an error.
             An evaluation or a save may take longer.
 
@@ -155,7 +153,6 @@ class TrainingConfig:
     merge_adapters: bool = True
     checkpoint_every: int | None = None
     keep: int = 2
-    sharded: bool = False
     timeout: float = 600.0
 
     def __post_init__(self) -> None:
@@ -168,12 +165,6 @@ class TrainingConfig:
         self._check_choices()
         if self.epochs is not None and self.steps is not None:
             raise ValueError("epochs and steps both say how long to train; pass one of them")
-        if self.sharded and self.optimizer != "AdamW":
-            raise ValueError("sharded=True divides the state of AdamW alone; leave optimizer= out")
-        if self.sharded and self.output is None:
-            raise ValueError("sharded=True leaves the model sharded over the ranks; pass output= to save it as a whole")
-        if self.sharded and self.load_best:
-            raise ValueError("sharded=True leaves the model sharded over the ranks; load the model in output/best")
 
     def _check_numbers(self) -> None:
         mix = () if isinstance(self.mix, str) else ("mix",)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from datetime import timedelta
 from importlib.metadata import version
-from itertools import combinations, repeat
+from itertools import repeat
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,6 @@ from sbert.storage.atomic import write_text
 from sbert.training.batches import Dataset
 from sbert.training.checkpoint import explain_failure
 from sbert.training.config import TrainingConfig
-from sbert.training.training_data import TrainingData
 
 _FILE = "history.jsonl"
 _EVERY = 0.2  # Seconds between two updates of the bar.
@@ -73,8 +72,9 @@ class Log:
     def add_steps(self) -> None:
         """Add an entry for the steps that have none, if there are any."""
         if self.waiting and self._last:
-            mean, speed = sum(self.waiting) / len(self.waiting), round(self._sentences / self._seconds, 1)
-            self.add({**self._last, "loss": mean, "sentences_per_second": speed})
+            self._mean = sum(self.waiting) / len(self.waiting)
+            speed = round(self._sentences / self._seconds, 1)
+            self.add({**self._last, "loss": self._mean, "sentences_per_second": speed})
             self.waiting, self._sentences, self._seconds = [], 0, 0.0
 
     def add(self, entry: dict[str, Any], is_best: bool = False) -> None:
@@ -111,8 +111,7 @@ class Log:
         if not self._last:
             return
         spent, rate = timedelta(seconds=round(seconds)), self._all[0] / self._all[1]
-        loss = next(entry["loss"] for entry in reversed(self.history) if "loss" in entry)
-        self._print((f"{self._last['step']:,} steps", str(spent), f"{rate:,.0f} sentences/s", f"loss {loss:.4f}"))
+        self._print((f"{self._last['step']:,} steps", str(spent), f"{rate:,.0f} sentences/s", f"loss {self._mean:.4f}"))
 
 
 def _reopen(path: Path, start: int) -> list[dict[str, Any]]:
@@ -132,17 +131,6 @@ def _reopen(path: Path, start: int) -> list[dict[str, Any]]:
 
 def _as_line(entry: dict[str, Any]) -> str:
     return json.dumps(entry, ensure_ascii=False) + "\n"
-
-
-def explain_no_gradient(rows: TrainingData) -> str:
-    """Why data may give a loss no gradient, from the first rows, and the remedy."""
-    head = rows.head
-    columns = {names[0]: column for names, column in zip(rows.names, head.columns, strict=False)}
-    reasons = [f"every {name} is the same" for name, texts in columns.items() if texts.count(texts[0]) == len(texts)]
-    reasons += [f"each {a} is the {b}, too" for a, b in combinations(columns, 2) if columns[a] == columns[b]]
-    reasons += ["all labels are equal"] * (head.labels is not None and bool((head.labels == head.labels[:1]).all()))
-    why = " and ".join(reasons) or f"{rows.signature.name} cannot be improved there"
-    return f"{why}; pass rows with more differences, or check the columns and the loss's margin"
 
 
 def training_card(
@@ -166,9 +154,9 @@ def training_card(
     parts, losses = ["## Training", "### Data"], []
     for name, dataset in datasets.items():
         rows, head = dataset.rows, dataset.rows.head
-        count = "a stream of rows" if rows.is_stream else f"{len(rows):,} rows"
+        count, examples = "a stream of rows" if rows.is_stream else f"{len(rows):,} rows", head.cells(_SHOWN)
         columns = [*map(itemgetter(0), rows.names), *["label"] * (head.labels is not None)]
-        parts += [f"**{cell(name)}**: {count}, such as", _show_table(columns, head.cells(_SHOWN))]
+        parts += [f"**{cell(name)}**: {count}, such as", _show_table(columns, examples)]
         if rows.class_names:
             parts.append(f"Classes: {', '.join(f'{i} = {cell(label)}' for i, label in enumerate(rows.class_names))}.")
         source = re.search(r"References:\n((?:[ ]+.+\n?)+)", inspect.getdoc(rows.loss) or "")

@@ -12,7 +12,6 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from sbert.data.rows import make_converter
 from sbert.inputs.arguments import warn
 from sbert.losses.signature import Signature
 
@@ -27,7 +26,6 @@ def read_columns(
     loss: Signature,
     form: str,
     name: str,
-    class_names: Sequence[str] | None,
     uneven: bool = False,
 ) -> tuple[list[list[Any]], list[tuple[str, ...]], Tensor | None, RowData]:
     """Check rows, and take what a loss needs of them: the first four arguments of a ``RowTable``.
@@ -38,7 +36,6 @@ def read_columns(
         loss: The signature of the loss.
         form: As in ``RowTable``.
         name: Name of the rows, for errors.
-        class_names: The classes, if labels are words.
         uneven: Whether rows may have lists of negatives of different lengths; the shorter ones are repeated.
 
     Raises:
@@ -47,7 +44,7 @@ def read_columns(
 
     Example:
         >>> loss = Signature.of(lambda anchor, *negatives: 0)
-        >>> read_columns([("A cat.", ["Taxes.", "Rain."])], Layout((0, 1), width=2), loss, "texts", "data", None)[0]
+        >>> read_columns([("A cat.", ["Taxes.", "Rain."])], Layout((0, 1), width=2), loss, "texts", "data")[0]
         [['A cat.'], ['Taxes.'], ['Rain.']]
     """
     keys = [*layout.columns, *([] if layout.label is None else [layout.label]), *layout.row_data]
@@ -77,7 +74,7 @@ def read_columns(
         values = [row[layout.label] for row in rows]
         if form == "lists":
             values = _pad_labels(values, columns[1], name)
-        labels = _read_labels(values, class_names, name)
+        labels = _read_labels(values, name)
     row_data = {key: as_row_data([row[key] for row in rows]) for key in layout.row_data}
     return columns, names, labels, row_data  # type: ignore[return-value]
 
@@ -105,10 +102,10 @@ def _check_documents(values: list[Any], loss: Signature, name: str) -> None:
         if isinstance(documents, str) or not isinstance(documents, (Sequence, np.ndarray)):
             problem = f"{documents!r:.40} of type {type(documents).__name__}"
             raise TypeError(f"{where}: documents is {problem}; pass a list of texts")
-        if not all(isinstance(text, str) for text in documents):
-            position, text = next((i, value) for i, value in enumerate(documents) if not isinstance(value, str))
-            problem = f"document {position} is {text!r:.40} of type {type(text).__name__}"
-            raise TypeError(f"{where}: {problem}; pass only str")
+        for position, text in enumerate(documents):
+            if not isinstance(text, str):
+                problem = f"document {position} is {text!r:.40} of type {type(text).__name__}"
+                raise TypeError(f"{where}: {problem}; pass only str")
         if not len(documents):
             raise ValueError(f"{where} has no documents; pass at least one, or leave the row out")
         if len(documents) != len(values[0]) and "mask" not in loss.extras:
@@ -130,11 +127,8 @@ def _pad_labels(values: list[Any], documents: list[Any], name: str) -> list[list
     return [[*labels, *labels[:1] * (width - len(labels))] for labels in values]
 
 
-def _read_labels(values: list[Any], class_names: Sequence[str] | None, name: str) -> Tensor:
+def _read_labels(values: list[Any], name: str) -> Tensor:
     """Labels (rows,), int64 if all are integers, else float32; or (rows, values) float32 from lists of numbers."""
-    if class_names is not None and isinstance(values[0], str):
-        convert = make_converter(class_names, None)
-        values = [convert(f"{name}, row {number}", value) for number, value in enumerate(values)]
     read: list[npt.NDArray[Any]] = []
     for number, value in enumerate(values):
         where = f"{name}, row {number}: the label"
@@ -144,7 +138,7 @@ def _read_labels(values: list[Any], class_names: Sequence[str] | None, name: str
             label = np.asarray(None)
         if label.dtype.kind not in "biuf" or label.ndim > 2:
             problem = f"{where} is {value!r:.40} of type {type(value).__name__}"
-            raise TypeError(f"{problem}; pass a number (the index of a class, a score) or a list of numbers")
+            raise TypeError(f"{problem}; pass a number: a score, or the index of a class (read_rows(classes=...))")
         read.append(label)
         if label.shape != read[0].shape:
             problem = f"{where} has the shape {label.shape}, that of row 0 {read[0].shape}"

@@ -60,8 +60,7 @@ class Trainer:
         callbacks: What is called after steps, evaluations and checkpoints, such as ``EarlyStopping``.
         columns: The data's columns in the order of the loss's columns, or these by data set; by default those of the
             same names, else all texts by position, which a warning says. A list of texts is several columns.
-        label: The data's column of labels, if it is not called label or score; or this by data set. For losses of
-            classes, labels may be words, which are numbered in alphabetical order.
+        label: The data's column of labels, if it is not called label or score; or this by data set.
         guide: A model whose vectors are passed to losses that take ``guide``.
 
     Raises:
@@ -107,21 +106,24 @@ class Trainer:
             raise ValueError("there are no data sets; pass at least one")
         names = list(by_name)
         configs = {name: self.config.for_data_set(name, names) for name in names}
-        tables = self._read(by_name, {})
+        tables = self._read(by_name)
         if self.config.negatives and not any(rows.negatives for rows in tables):
             raise ValueError(f"negatives={self.config.negatives}, but no loss takes *negatives; leave it out")
-        class_names = _share_class_names(tables, model)
         for rows in tables:
             _check_data(rows, configs[rows.name], model)
+            if model.is_cross_encoder and rows.class_names and model.classes == len(rows.class_names):
+                numbers = {label: number for number, label in enumerate(rows.class_names)}  # Saved with the model.
+                network: Any = model.auto_model
+                network.config.update({"id2label": dict(enumerate(rows.class_names)), "label2id": numbers})
         for part in list(model.modules()):
             if isinstance(part, Transformer):
                 part.materialize()  # What is trained are the modules of transformers, with dropout.
         _check_dropout(tables, model)
-        check_column_settings(model, self.config, {rows: configs[rows.name] for rows in tables})
+        check_column_settings(model, {rows: configs[rows.name] for rows in tables})
         self.batches: Batches = self._batches(tables, self.config, names, guide)
         self.evaluator: Evaluate | Mapping[str, Evaluate] | None = evaluator
         if evaluation_data is not None:
-            held_out = self._read(_name_held_out(evaluation_data, names, loss, self.config.batch_size), class_names)
+            held_out = self._read(_name_held_out(evaluation_data, names, loss, self.config.batch_size))
             if any(rows.is_stream for rows in held_out):
                 raise ValueError("evaluation_data is a stream, which may have no end; pass data with a length")
             in_order = replace(self.config, sampler="in_order", mix="proportional", drop_last=False)
@@ -129,14 +131,14 @@ class Trainer:
             self.evaluator = _add_losses(evaluator, batches, isinstance(evaluation_data, Mapping))
         self._check_settings()
 
-    def _read(self, data: Mapping[str, Any], class_names: Mapping[str, Sequence[str]]) -> list[TrainingData]:
+    def _read(self, data: Mapping[str, Any]) -> list[TrainingData]:
         """The rows of data sets, with the loss, columns and label of each."""
         loss, columns, label = self._given
         pairs = self.model.is_cross_encoder
         return [
             TrainingData(
                 rows, _loss_of(loss, name), _of(columns, name), _of(label, name), name,
-                pairs=pairs, class_names=class_names.get(name),
+                pairs=pairs,
                 negatives=self.config.negatives if Signature.of(_loss_of(loss, name)).more else None,
             )
             for name, rows in data.items()
@@ -295,27 +297,6 @@ def _add_losses(
     if "evaluation" in evaluators:
         raise ValueError("an evaluator is called 'evaluation', as the losses of evaluation_data are; rename it")
     return {**evaluators, "evaluation": losses}
-
-
-def _share_class_names(tables: Sequence[TrainingData], model: Any) -> dict[str, Sequence[str]]:
-    """The classes of data sets; a warning says how words are numbered, and a cross-encoder keeps the names."""
-    of_loss: dict[int, TrainingData] = {}
-    for rows in tables:
-        if rows.class_names is None:
-            continue
-        first = of_loss.setdefault(id(rows.loss), rows)
-        if list(first.class_names or ()) != list(rows.class_names):
-            first_classes = f"{first.name} has the classes {', '.join(first.class_names or ())}"
-            other = f"{rows.name} has {', '.join(rows.class_names)}"
-            raise ValueError(f"{first_classes}, and {other}, for one loss; number the labels yourself")
-        numbered = dict(enumerate(rows.class_names))
-        if rows.labels_are_words:
-            listed = ", ".join(f"{i} = {label}" for i, label in numbered.items())
-            warn(f"{rows.name}: the labels are the classes {listed}")
-        if model.is_cross_encoder and model.classes == len(numbered):  # Saved with the model.
-            ids = {label: i for i, label in numbered.items()}
-            model.auto_model.config.update({"id2label": numbered, "label2id": ids})
-    return {rows.name: rows.class_names for rows in tables if rows.class_names is not None}
 
 
 def _of(value: Value | Mapping[str, Value] | None, name: str) -> Value | None:

@@ -114,7 +114,6 @@ class TrainingData:
         pairs: Whether the model is a cross-encoder, which reads the two texts of a row as one input, or a query with
             each of a list of documents, if the loss takes any number of scores. Lists may differ in length if the loss
             takes ``mask``; they have a list of labels each.
-        class_names: The classes, if labels are words; by default those of the labels in alphabetical order.
         negatives: Number of negatives of each row that ``draw`` leaves; None for all.
 
     Raises:
@@ -142,7 +141,6 @@ class TrainingData:
         name: str = "data",
         *,
         pairs: bool = False,
-        class_names: Sequence[str] | None = None,
         negatives: int | None = None,
     ) -> None:
         signature = Signature.of(loss)
@@ -164,8 +162,7 @@ class TrainingData:
         if not head:
             raise ValueError(f"{name} has no rows; pass at least one")
         self._layout = find_layout(head[0], self.signature, columns, label, name)
-        self.labels_are_words: bool = False
-        self.class_names: Sequence[str] | None = class_names or self._find_class_names(head)
+        self.class_names: list[str] = self._find_class_names(head)
         # The rows, if they are in memory; else the first of them.
         self.head: RowTable = self._read(head, name)
         if self.in_memory:
@@ -195,23 +192,16 @@ class TrainingData:
             drawn.append((*row[:first], *negatives))
         return drawn
 
-    def _find_class_names(self, head: Sequence[Any]) -> Sequence[str] | None:
-        """The classes, if labels know them or are words: those of all rows, or of the first rows of a stream."""
+    def _find_class_names(self, head: Sequence[Any]) -> list[str]:
+        """The names of the classes, if the labels know them: from ``read_rows``, or a column of ``datasets``."""
         label = self._layout.label
         if label is None or not self.signature.labels_are_classes:
-            return None
+            return []
         column = (getattr(self._data, "features", None) or {}).get(label)  # Of a datasets.Dataset.
-        if names := getattr(head[0][label], "class_names", ()) or getattr(column, "names", ()):
-            return list(names)
-        if not isinstance(head[0][label], str):
-            return None
-        self.labels_are_words = True
-        stored = not self.in_memory and not self.is_stream
-        labels = self._data.unique(label) if stored else (row[label] for row in head)
-        return sorted({word for word in labels if isinstance(word, str)})
+        return list(getattr(head[0][label], "class_names", ()) or getattr(column, "names", ()))
 
     def _read(self, rows: Sequence[Any], name: str) -> RowTable:
-        about = self._layout, self.signature, self._form, name, self.class_names, self.negatives is not None
+        about = self._layout, self.signature, self._form, name, self.negatives is not None
         table = RowTable(*read_columns(rows, *about), self._form)
         if table.labels is not None:
             try:
@@ -278,7 +268,7 @@ class TrainingData:
     @cached_property
     def fingerprint(self) -> str:
         """A digest of all texts, labels and row data, by which a checkpoint recognizes the data."""
-        digest = hashlib.blake2b("\0".join(self.class_names or ()).encode(), digest_size=16)
+        digest = hashlib.blake2b(digest_size=16)
         for table in self._tables():
             table.digest(digest)
         return digest.hexdigest()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import random
 import time
@@ -32,19 +31,14 @@ from sbert.training.backward import backward
 from sbert.training.batches import Batches, PreparedBatch
 from sbert.training.callbacks import Callback, Progress, read_states, restore_states
 from sbert.training.config import TrainingConfig
-from sbert.training.report import Log, explain_no_gradient, training_card
+from sbert.training.report import Log, training_card
 from sbert.training.weights import (
     Weights,
     create_optimizer,
-    gather_whole,
     read_optimizer,
     restore_optimizer,
-    shard,
     training_dtype,
 )
-
-# The number of steps after which a warning names data sets that had no gradient in any of them.
-_IDLE_STEPS = 10
 
 
 @dataclass(eq=False, repr=False)
@@ -78,20 +72,17 @@ class Run:
         config, ranks, self.model, self.device = self.config, self.ranks, self.weights.model, self.weights.device
         self.base: str = getattr(self.model, "name_or_path", "")
         self.texts, self.truncated = 0, 0
-        self.teaches: dict[str, bool] = {}  # By data set, whether a step so far had a gradient.
         self.total, self.epoch_steps = self.batches.steps(config)
-        # What is saved and evaluated: sharded weights are copied there.
-        self.whole_model: Any = copy.deepcopy(self.model).to("cpu") if config.sharded else self.model
         self.output: Path | None = None if config.output is None else Path(config.output)
         state, tensors = self._restore()
         self.step: int = state["step"]
         self.best: list[Any] | None = state["best"]
         self.best_weights: dict[str, Tensor] = {}
-        self.dtype: torch.dtype = training_dtype(self.model, self.device, config)
-        about = self.whole_model, self.total, checkpoint.describe_settings(config) if self.callbacks else {}
+        about = self.model, self.total, checkpoint.describe_settings(config) if self.callbacks else {}
         self.progress: Progress = Progress(*about, self.output, stopped=state["stopped"])
         self._notify("on_begin")
-        self.replicated: list[nn.Parameter] = self._distribute() if ranks.world > 1 or config.sharded else []
+        self.replicated: list[nn.Parameter] = self._distribute() if ranks.world > 1 else []
+        self.dtype: torch.dtype = training_dtype(self.model, self.device, config)
         self.optimizer: torch.optim.Optimizer = create_optimizer(config, self.weights)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.dtype == torch.float16)
         if self.step:
@@ -100,7 +91,7 @@ class Run:
             self.scaler.load_state_dict(state["scaler"])
             best = [name for name in tensors if name.startswith("best.")]
             self.best_weights = {name.removeprefix("best."): tensors[name] for name in best}
-        output, show = (self.output, self.show_progress_bar) if ranks.first else (None, False)
+        output, show = (self.output, self.show_progress_bar) if ranks.rank == 0 else (None, False)
         self.log: Log = Log(output, self.total, self.step, state["waiting"], show, config)
         if self.progress.stopped and self.step < self.total and ranks.first:
             what = f"{checkpoint.name_after(self.step)}: a callback ended this run at step {self.step} of {self.total}"
@@ -123,24 +114,17 @@ class Run:
         return {**state, **saved}, tensors
 
     def _distribute(self) -> list[nn.Parameter]:
-        """Make all ranks equal and shard the weights, or return the parameters in the order in which they are summed.
-
-        A transformer chooses its backend for whole weights, so the model runs once before they are sharded.
-        """
+        """Make all ranks equal, and return the parameters in the order in which their gradients are summed."""
         model, ranks = self.model, self.ranks
-        if ranks.world > 1:
-            if ranks.all_max(self.step, self.device) != -ranks.all_max(-self.step, self.device):
-                raise ValueError("the processes found different checkpoints; give them one output folder on one disk")
-            ranks.broadcast([*model.parameters(), *model.buffers(), *self.weights.heads.parameters()])
-            with evaluating(model), torch.enable_grad():
-                (row,) = next(iter(self.batches.datasets.values())).rows.head.inputs([0])
-                encoders = [model] if model.is_cross_encoder else model.encoders
-                batches = [encoder.tokens(row).batch(np.arange(1)).to(self.device) for encoder in encoders]
-                output = torch.cat([encoder(batch) for encoder, batch in zip(encoders, batches, strict=True)])
-            if not self.config.sharded:
-                return sort_unused_first(model.parameters(), output, ranks)
-        shard(model, ranks)
-        return []
+        if ranks.all_max(self.step, self.device) != -ranks.all_max(-self.step, self.device):
+            raise ValueError("the processes found different checkpoints; give them one output folder on one disk")
+        ranks.broadcast([*model.parameters(), *model.buffers(), *self.weights.heads.parameters()])
+        with evaluating(model), torch.enable_grad():
+            (row,) = next(iter(self.batches.datasets.values())).rows.head.inputs([0])
+            encoders = [model] if model.is_cross_encoder else model.encoders
+            batches = [encoder.tokens(row).batch(np.arange(1)).to(self.device) for encoder in encoders]
+            output = torch.cat([encoder(batch) for encoder, batch in zip(encoders, batches, strict=True)])
+        return sort_unused_first(model.parameters(), output, ranks)
 
     def train(self) -> list[dict[str, Any]]:
         """Take all steps, with evaluations and checkpoints in between, and return the history."""
@@ -158,12 +142,11 @@ class Run:
                     self.log.add_steps()
                 if ended or self.step % (config.evaluate_every or self.epoch_steps) == 0:
                     self._evaluate()
-                ended = self._has_ended()  # What ``on_save`` stops ends after one more step.
-                if ended:
+                if not ended and self._has_ended():  # What ``on_save`` stops ends after one more step.
+                    ended = True
                     self.log.add_steps()
                 if ended or self.step % (config.checkpoint_every or self.epoch_steps) == 0:
                     self._save_checkpoint()
-            self._gather_weights()
             self.ranks.run_on_main(partial(self._save_model, "final", self._save_whole))
             if config.load_best:
                 self.ranks.run_on_main(self._load_best)
@@ -212,9 +195,6 @@ class Run:
         norm = self._clip()
         if not math.isfinite(loss) or not (math.isfinite(norm) or self.scaler.get_scale() > 1):
             raise FloatingPointError(self._describe_failure(step_batches, loss, norm))
-        for batch in step_batches:
-            name = batch.dataset.rows.name
-            self.teaches[name] = norm > 0 or self.teaches.get(name, False)
         factor = config.factor(self.step, self.total)
         for group in self.optimizer.param_groups:
             group["lr"] = group["peak"] * factor
@@ -226,17 +206,13 @@ class Run:
         metrics = {"loss": loss, "learning_rate": config.learning_rate * factor, "gradient_norm": norm}
         self._notify("on_step", metrics={**metrics, "sentences_per_second": sentences / seconds})
         self.log.count_step(self.step, metrics, sentences, seconds)
-        if self.step == min(_IDLE_STEPS, self.total) and ranks.first:
-            for name in [name for name, teaches in self.teaches.items() if not teaches]:
-                reason = explain_no_gradient(self.batches.datasets[name].rows)
-                warn(f"{name}: the gradient was 0 in each of its steps so far, which teaches nothing: {reason}")
 
     def _add_gradients(self, batches: list[PreparedBatch]) -> tuple[float, int]:
         """Add up the gradients of the batches on all ranks; return the mean loss and the number of sentences."""
         loss, sentences, config, ranks = 0.0, 0, self.config, self.ranks
         buckets = GradientBuckets(self.replicated, ranks) if ranks.world > 1 else None
         options: dict[str, Any] = {"chunk_tokens": config.chunk_tokens, "cached": config.chunk_tokens is not None}
-        options |= {"dtype": self.dtype, "ranks": ranks, "replicated": not config.sharded, "scaler": self.scaler}
+        options |= {"dtype": self.dtype, "ranks": ranks, "scaler": self.scaler}
         rows = sum(len(batch.rows) for batch in batches)
         for batch in batches:
             inputs = self.batches.move(batch, self.device, ranks)
@@ -255,19 +231,14 @@ class Run:
 
     def _clip(self) -> float:
         """Scale the gradients down to the maximum norm; return the norm before that."""
-        by_kind: dict[type[Tensor], list[Tensor]] = {}  # No operation takes sharded and whole ones together.
+        gradients: list[Tensor] = []
         for group in self.optimizer.param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is not None:
-                    by_kind.setdefault(type(parameter.grad), []).append(parameter.grad)
-        total = 0.0
-        for gradients in by_kind.values():
-            total = math.hypot(total, float(gather_whole(nn.utils.get_total_norm(gradients))))
+            gradients += [parameter.grad for parameter in group["params"] if parameter.grad is not None]
+        norm = float(nn.utils.get_total_norm(gradients))
         limit = self.config.max_gradient_norm
-        if limit is not None and limit < total < math.inf:
-            for gradients in by_kind.values():
-                torch._foreach_mul_(gradients, limit / total)
-        return total
+        if limit is not None and limit < norm < math.inf:
+            torch._foreach_mul_(gradients, limit / norm)
+        return norm
 
     def _describe_failure(self, batches: list[PreparedBatch], value: float, norm: float) -> str:
         what = f"the loss is {value}" if not math.isfinite(value) else f"the gradient norm is {norm}"
@@ -283,8 +254,7 @@ class Run:
         """Run the evaluators, if there are any, and save the model if it is the best so far."""
         if self.evaluator is None:
             return
-        self._gather_weights()
-        scores = measure(self.evaluator, self.whole_model.to(self.device), self.ranks)
+        scores = measure(self.evaluator, self.model, self.ranks)
 
         def record() -> None:
             best = find_best(scores, self.best, self.config)
@@ -293,8 +263,7 @@ class Run:
                 self.best = best
                 self._save_model("best", self._save_whole)
                 # With adapters, which the folder of the best model may have merged; or without an output folder.
-                needed = find_adapters(self.model) or (self.config.load_best and self.output is None)
-                if needed and not self.config.sharded:
+                if find_adapters(self.model) or (self.config.load_best and self.output is None):
                     changing = self.weights.select_changing().items()
                     self.best_weights = {name: value.clone() for name, value in changing if name.startswith("model.")}
             self._call("on_evaluate", {"metrics": scores, "improved": best is not None})
@@ -311,18 +280,12 @@ class Run:
             self.weights.both.load_state_dict(saved, strict=False)
 
     def _save_whole(self, path: Path) -> None:
-        self.whole_model.save(path, **({} if self.config.merge_adapters else {"merge_adapters": False}))
-
-    def _gather_weights(self) -> None:
-        """Bring the whole model up to date if it is a copy of sharded weights; on all ranks together."""
-        if self.config.sharded:
-            state = self.model.state_dict().items()
-            self.whole_model.load_state_dict({name: gather_whole(value) for name, value in state})
+        self.model.save(path, **({} if self.config.merge_adapters else {"merge_adapters": False}))
 
     def _save_model(self, name: str, write: Callable[[Path], object]) -> None:
         """Give the model its card, and write it to the output folder, if there is one."""
         about = self.base, self.batches.datasets, self.config, self.log.history, self.device, self.ranks.world
-        self.whole_model.trained = training_card(*about)
+        self.model.trained = training_card(*about)
         if self.output is not None:
             with checkpoint.explain_failure(self.output, name):
                 write(self.output / name)
@@ -331,21 +294,18 @@ class Run:
         """Write a checkpoint, if there is a folder."""
         if self.output is None:
             return
-        self._gather_weights()
-        tensors, values = read_optimizer(self.optimizer, self.weights)
-        tensors |= {name: gather_whole(value) for name, value in self.weights.select_changing().items()}
-        tensors |= {f"best.{name}": gather_whole(value) for name, value in self.best_weights.items()}
         name = checkpoint.name_after(self.step)
 
         def save() -> None:
-            state = {"step": self.step, "waiting": self.log.waiting, "best": self.best}
-            state["scaler"] = self.scaler.state_dict()
+            tensors, values = read_optimizer(self.optimizer, self.weights)
             more, of_callbacks = read_states(self.callbacks)
-            state |= {"stopped": self.progress.stopped, **self.setup, **values, **of_callbacks}
-            both = tensors | more, state
-            self._save_model(
-                name, lambda path: checkpoint.write_checkpoint(path, self.whole_model, *both, self.config.keep)
-            )
+            tensors |= {**self.weights.select_changing(), **more}
+            tensors |= {f"best.{name}": value for name, value in self.best_weights.items()}
+            state = {"step": self.step, "waiting": self.log.waiting, "best": self.best}
+            state |= {"scaler": self.scaler.state_dict(), "stopped": self.progress.stopped}
+            state |= {**self.setup, **values, **of_callbacks}
+            about = self.model, tensors, state, self.config.keep
+            self._save_model(name, lambda path: checkpoint.write_checkpoint(path, *about))
 
         self.ranks.run_on_main(save)
         self._notify("on_save", path=self.output / name)

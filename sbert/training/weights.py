@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 
 from sbert.backends.huggingface import find_adapters
-from sbert.distributed.ranks import Ranks
 from sbert.inputs.devices import inference_dtype
 from sbert.losses.signature import Loss
 from sbert.modules import Dense, Transformer
@@ -141,29 +140,6 @@ def _checkpoint(network: Any, undo: ExitStack) -> None:
         undo.callback(getattr(network, f"{kind}_checkpointing_disable"))
 
 
-def shard(model: nn.Module, ranks: Ranks) -> None:
-    """Distribute the weights of a model over the ranks, layer by layer (FSDP2).
-
-    Raises:
-        ValueError: If there is one process only.
-    """
-    from torch.distributed.fsdp import fully_shard
-
-    if ranks.world == 1:
-        raise ValueError("sharded=True spreads the weights over several processes; start the program with torchrun")
-    for module in model.modules():
-        if isinstance(module, nn.ModuleList):
-            for layer in module:
-                fully_shard(layer)
-    fully_shard(model)
-
-
-def gather_whole(tensor: Tensor) -> Tensor:
-    """Copy a tensor to the CPU, gathered if it is sharded; then all ranks must call this together."""
-    full: Tensor = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
-    return full.detach().cpu()
-
-
 def match_names(patterns: Iterable[str], names: Sequence[str], setting: str) -> dict[str, str]:
     """For each name that matches a pattern, the last such pattern; ``*`` matches any characters.
 
@@ -215,7 +191,7 @@ def create_optimizer(config: TrainingConfig, weights: Weights) -> torch.optim.Op
 
 
 def read_optimizer(optimizer: torch.optim.Optimizer, weights: Weights) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The state as ``optimizer.NAME.KEY``: tensors, unsharded, and numbers.
+    """The state as ``optimizer.NAME.KEY``: tensors and numbers.
 
     Raises:
         TypeError: If a value is neither.
@@ -225,7 +201,7 @@ def read_optimizer(optimizer: torch.optim.Optimizer, weights: Weights) -> tuple[
     for name, parameter in weights.trained.items():
         for key, value in optimizer.state.get(parameter, {}).items():
             if isinstance(value, Tensor):
-                tensors[f"optimizer.{name}.{key}"] = gather_whole(value)
+                tensors[f"optimizer.{name}.{key}"] = value
             elif value is None or isinstance(value, (bool, int, float)):
                 values[f"optimizer.{name}.{key}"] = value
             else:
@@ -242,8 +218,7 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, weights: Weights, saved:
         name, _, key = path.removeprefix("optimizer.").rpartition(".")
         if path.startswith("optimizer.") and name in weights.trained:
             parameter = weights.trained[name]
-            value = _place_like(value, parameter) if isinstance(value, Tensor) else value
-            optimizer.state[parameter][key] = value
+            optimizer.state[parameter][key] = value.to(parameter.device) if isinstance(value, Tensor) else value
 
 
 def _counters(optimizer: torch.optim.Optimizer) -> Iterator[tuple[str, dict[str, Any], str]]:
@@ -252,13 +227,3 @@ def _counters(optimizer: torch.optim.Optimizer) -> Iterator[tuple[str, dict[str,
         for key, value in list(group.items()):
             if type(value) in (int, float) and key not in ("lr", "peak"):  # Those the run itself sets.
                 yield f"group.{number}.{key}", group, key
-
-
-def _place_like(value: Tensor, live: Any) -> Tensor:
-    """The value on the device of ``live``, and sharded as it is; a number, such as a count of steps, stays whole."""
-    value = value.to(live.device, copy=True)
-    if not value.ndim or not hasattr(live, "full_tensor"):
-        return value
-    from torch.distributed.tensor import distribute_tensor
-
-    return distribute_tensor(value, live.device_mesh, live.placements)

@@ -239,7 +239,7 @@ LOSSES = [
         for number, loss in enumerate(
             [
                 *(losses.ListNetLoss(), losses.ListMLELoss(), losses.ListMLELoss(True), losses.ScoreMarginMSELoss()),
-                *(losses.RankNetLoss(), *map(losses.LambdaLoss, ("ndcg_loss1", "ndcg_loss2++", "lambda_mrr"))),
+                *(losses.RankNetLoss(), *map(losses.LambdaLoss, ("ndcg_loss1", "ndcg_loss2++", "lambda_rank"))),
             ]
         )
     ),

@@ -152,15 +152,11 @@ def test_bfloat16_is_near() -> None:
     assert 0.999 < torch.cosine_similarity(found[0][1], found[1][1], dim=0) < 0.9999999
 
 
-@pytest.mark.parametrize(
-    ("loss", "error", "words"),
-    [
-        (lambda anchor, positive: anchor - positive, TypeError, r"a tensor of shape \(6, 16\); return a scalar"),
-        (lambda anchor, positive: 1.0, TypeError, "returns float; return a scalar tensor"),
-        (lambda anchor, positive: torch.tensor(1.0), ValueError, "does not depend on the columns"),
-    ],
-)
-def test_what_is_no_loss(loss: Any, error: type[Exception], words: str) -> None:
+@pytest.mark.parametrize("result", [torch.ones(2), 1.0, torch.tensor(1.0)], ids=["vector", "float", "constant"])
+def test_what_is_no_loss(result: Any) -> None:
+    def loss(anchor: Tensor, positive: Tensor) -> Any:
+        return result
+
     model = copy.deepcopy(encoder())
-    with pytest.raises(error, match=words):
+    with pytest.raises(ValueError, match=r"loss returned .*; return a scalar tensor that is computed from the columns"):
         backward(model, loss, TrainingBatch.of(model, texts(2), Signature.of(loss)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 from collections.abc import Callable
@@ -24,7 +23,6 @@ from sbert.evaluation import (
     RerankingEvaluator,
     RetrievalEvaluator,
     SimilarityEvaluator,
-    TranslationEvaluator,
     TripletEvaluator,
 )
 from sbert.evaluation.pair_evaluators import compare_pairs
@@ -38,9 +36,7 @@ from tests.contract.evaluators import (
     SECOND,
     Collapsed,
     Meanings,
-    grades,
     models,
-    sets,
 )
 from tests.evaluation import evaluate
 from tests.training.helpers import run_two_ranks
@@ -102,32 +98,6 @@ def test_pairs_of_one_text_share_a_rank(monkeypatch: pytest.MonkeyPatch) -> None
     assert (same.dtype, same.tolist()) == (np.float32, [1.0] * 12)
 
 
-@pytest.mark.parametrize("name", ["similarity", "retrieval"])
-def test_one_line_per_run(name: str, tmp_path: Path) -> None:
-    evaluator = EVALUATORS[name][0]()
-    found = [
-        evaluator(model(), output=tmp_path / f"results.{kind}")
-        for kind in ("csv", "jsonl")
-        for model in (Meanings, Collapsed)
-    ]
-    with (tmp_path / "results.csv").open(encoding="utf-8", newline="") as file:
-        rows: list[dict[str, Any]] = list(csv.DictReader(file))
-    lines = [json.loads(line) for line in (tmp_path / "results.jsonl").read_text(encoding="utf-8").splitlines()]
-    for own, row, line in zip(found, rows, lines, strict=False):
-        assert list(row) == list(line) == ["time", "model", "evaluator", *own]
-        assert (row["model"], row["evaluator"]) == ("meanings", type(evaluator).__name__)
-        np.testing.assert_equal([float(row[name]) for name in own], list(own.values()))
-        assert [line[name] for name in own] == [None if math.isnan(value) else value for value in own.values()]
-    assert len(rows) == len(lines) == 2
-
-
-def test_no_metric_is_made_of_infinite_scores(scorer: CrossEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scorer, "predict", lambda pairs, **options: np.full(len(pairs), np.inf, np.float32))
-    for name in ("similarity", "triplet"):
-        with pytest.raises(ValueError, match="gives NaN or infinity for \\('boat"):
-            EVALUATORS[name][0]()(scorer)
-
-
 @pytest.mark.slow  # Processes that talk to each other; all evaluators in one start of them.
 def test_two_ranks_find_what_one_does(folder: Path, tmp_path: Path) -> None:
     words = [str(folder / "encoder"), str(folder / "scorer")]
@@ -150,31 +120,6 @@ def test_two_ranks_find_what_one_does(folder: Path, tmp_path: Path) -> None:
     assert len((tmp_path / "2" / "results.jsonl").read_text().splitlines()) == len(EVALUATORS)
 
 
-NAMES = ["cosine", "euclidean"]
-BY_SIMILARITY: list[Callable[..., Evaluator]] = [
-    lambda **given: SimilarityEvaluator(FIRST, SECOND, SAME, **given),
-    lambda **given: PairClassificationEvaluator(FIRST, SECOND, SAME, **given),
-    lambda **given: TripletEvaluator(FIRST, SECOND, FIRST[::-1], **given),
-    lambda **given: TranslationEvaluator(FIRST, SECOND, **given),
-    lambda **given: RetrievalEvaluator(QUERIES, CORPUS, grades(), block=7, **given),
-    lambda **given: RetrievalEvaluator(QUERIES, CORPUS, sets(), candidates={q: [*CORPUS] for q in QUERIES}, **given),
-]
-
-
-@pytest.mark.parametrize("make", BY_SIMILARITY)
-def test_of_several_similarities_each_has_its_figures(make: Callable[..., Evaluator], model: SentenceEncoder) -> None:
-    """Whatever they come in; the figures of candidates as they were given depend on none."""
-    figures = {name: make(similarity=name)(model) for name in NAMES}
-    apart = {
-        f"{name}_{figure}": x for name, own in figures.items() for figure, x in own.items() if "base" not in figure
-    }
-    base = {figure: x for figure, x in figures["cosine"].items() if "base" in figure}
-    assert make(similarity=iter(NAMES))(model) == pytest.approx({**apart, **base})
-    for wrong, message in (([], "similarity is empty"), (["cosine", "l2"], "similarity 'l2' is unknown")):
-        with pytest.raises(ValueError, match=message):
-            make(similarity=wrong)
-
-
 # ------------------------------------------------------------------------------------------- models of pairs
 
 
@@ -182,7 +127,6 @@ def test_a_cross_encoder_is_measured_by_its_scores(scorer: CrossEncoder) -> None
     scores = scorer.predict(list(zip(FIRST, SECOND, strict=True)))
     found = PairClassificationEvaluator(FIRST, SECOND, SAME)(scorer)
     assert found["accuracy"] == np.mean((scores >= found["accuracy_threshold"]) == SAME)
-    assert PairClassificationEvaluator(FIRST, SECOND, SAME, NAMES)(scorer) == found
     near, far = (scorer.predict(list(zip(FIRST, other, strict=True))) for other in (SECOND, FIRST[::-1]))
     expected = {"accuracy": np.mean(near > far + 0.01)}
     assert TripletEvaluator(FIRST, SECOND, FIRST[::-1], margin=0.01)(scorer) == expected
@@ -240,51 +184,30 @@ SAMPLE = {"query": "a", "positive": ["b"], "negative": ["c"]}
         (lambda: SimilarityEvaluator("ab", ["a", "b"], [1, 2]), TypeError, "first is of type str; pass a list"),
         (lambda: SimilarityEvaluator(["a", "b"], ["a", "b"], [1, 2], "cos"), ValueError, "similarity 'cos' is unknown"),
         (lambda: SimilarityEvaluator(FIRST, SECOND[:3], SAME), ValueError, "12 first, 3 second, 12 scores"),
-        (lambda: SimilarityEvaluator(["a"], ["b"], [1]), ValueError, "at least 2"),
         (lambda: SimilarityEvaluator(["a", "b"], ["a", "b"], [1, math.nan]), ValueError, r"scores\[1\] is nan; pass"),
         (lambda: SimilarityEvaluator(["a", "b"], ["a", "b"], [2, 2]), ValueError, "every score is 2, so there is no"),
         (lambda: LabelEvaluator(["a"], ["b"], ["neutral"]), ValueError, r"labels\[0\] is 'neutral'; number the"),
-        (lambda: LabelEvaluator(["a"], ["b"], [-1]), ValueError, r"labels\[0\] is -1; number the classes from 0"),
-        (lambda: LabelEvaluator([], [], []), ValueError, "0 first, 0 second, 0 labels; .* at least 1"),
         (lambda: LabelEvaluator(["a"], ["b"], [2], SoftmaxLoss(4, 2)), ValueError, "has the classes 0 to 1"),
         (lambda: PairClassificationEvaluator(["a", "b"], ["a", "b"], [1, 1]), ValueError, r"the labels are \[1\]"),
-        (lambda: TripletEvaluator(["a"], ["b"], []), ValueError, "1 anchors, 1 positives, 0 negatives"),
         (lambda: TripletEvaluator(["a"], ["b"], ["c"], margin=math.nan), ValueError, "margin=nan is not finite"),
-        (lambda: TripletEvaluator(["a"], ["b"], ["c"], "l2"), ValueError, "'l2' is unknown"),
         (lambda: RetrievalEvaluator({}, CORPUS, {"q": {"0-1"}}), ValueError, "names the query 'q', which has no text"),
-        (lambda: RetrievalEvaluator(QUERIES, CORPUS, {"q1": {"x"}}), ValueError, "the document 'x', which is not in"),
         (lambda: RetrievalEvaluator(QUERIES, CORPUS, {"q1": "0-1"}), TypeError, "is '0-1'; pass a set of ids"),
         (lambda: RetrievalEvaluator(QUERIES, CORPUS, {"q1": {"0-1": math.inf}}), ValueError, "=inf is not finite"),
         (lambda: RetrievalEvaluator(QUERIES, CORPUS, {"q1": {"0-1": 0}, "q2": set()}), ValueError, "no query has"),
-        (lambda: RetrievalEvaluator(QUERIES, CORPUS, sets(), map_at=(0,)), ValueError, "map_at=0 is too small"),
-        (lambda: RetrievalEvaluator(QUERIES, CORPUS, {"q1": {"0-1": "1"}}), TypeError, "is '1'; pass a number"),
         (lambda: candidates(q1=["x"]), ValueError, r"candidates\['q1'\] is \['x'\]; pass a list of one or more"),
-        (lambda: candidates(q1="0-1"), ValueError, r"candidates\['q1'\] is '0-1'; pass a list of one or more"),
         (lambda: MSEEvaluator(["a", "b"], [[1.0]]), ValueError, "2 source, 2 target, 1 vectors"),
-        (lambda: MSEEvaluator(["a"], [1.0]), ValueError, r"vectors have the shape \(1,\); pass \(texts, dim\)"),
         (lambda: MSEEvaluator(["a"], [[1.0, math.nan]]), ValueError, r"teacher\[1\] is nan"),
         (lambda: RerankingEvaluator([]), ValueError, "there are no samples"),
         (lambda: RerankingEvaluator([SAMPLE, {"query": "a", "positive": ["b"]}]), ValueError, r"\[1\] has the keys"),
         (lambda: RerankingEvaluator([{**SAMPLE, "negative": []}]), ValueError, r"samples\[0\] has no negative text"),
         (lambda: RerankingEvaluator([{**SAMPLE, "positive": "b"}]), TypeError, r"\['positive'\] is of type str"),
-        (lambda: ParaphraseMiningEvaluator(["a"], [(0, 0)]), ValueError, r"duplicates\[0\] is \(0, 0\)"),
         (lambda: ParaphraseMiningEvaluator(["a", "b"], [(0, 1), (1, 1)]), ValueError, r"duplicates\[1\] is \(1, 1\)"),
-        (lambda: ParaphraseMiningEvaluator(["a", "b"], [(2, 0)]), ValueError, "two different indices from 0 to 1"),
-        (lambda: ParaphraseMiningEvaluator(["a", "b"], [(0, 1, 1)]), ValueError, r"duplicates\[0\] is \(0, 1, 1\)"),
         (lambda: ParaphraseMiningEvaluator(["a", "b"], []), ValueError, "there are no duplicates"),
-        (lambda: TranslationEvaluator(["a"], ["a", "b"]), ValueError, "1 source, 2 target"),
     ],
 )  # fmt: skip
 def test_refuses(make: Make, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         make()
-
-
-def test_the_size_of_blocks_changes_nothing(model: SentenceEncoder) -> None:
-    for relevant in (sets(), grades()):
-        whole = RetrievalEvaluator(QUERIES, CORPUS, relevant)(model)
-        for block in (1, 7, 36):
-            assert RetrievalEvaluator(QUERIES, CORPUS, relevant, block=block)(model) == pytest.approx(whole)
 
 
 # ----------------------------------------------------------------------------------------- candidates of a search

@@ -48,21 +48,18 @@ def test_negatives_come_first_among_equals() -> None:
 
 def test_what_a_retriever_missed_is_not_found() -> None:
     found = [text(1), text(0), text(1, 1), text(0)]  # One text twice.
-    missed = {"query": text(0), "positive": {text(0): 3, text(0, 2): 1}, "documents": found}
+    missed = {"query": text(0), "positive": [text(0), text(0, 2)], "documents": found}
     nothing = {"query": text(2), "positive": [text(2)], "documents": []}
     figures = RerankingEvaluator([missed, nothing])(Meanings())
-    best, expected = 3 + 1 / math.log2(3), 1 / math.log2(3)
-    reranked = {"map": (1 / 2) / 2, "mrr@10": 1 / 2, "ndcg@10": 3 / best / 2}
-    base = {"base_map": (1 / 4) / 2, "base_mrr@10": (1 / 2) / 2, "base_ndcg@10": 3 * expected / best / 2}
+    best, expected = 1 + 1 / math.log2(3), 1 / math.log2(3)
+    reranked = {"map": (1 / 2) / 2, "mrr@10": 1 / 2, "ndcg@10": 1 / best / 2}
+    base = {"base_map": (1 / 4) / 2, "base_mrr@10": (1 / 2) / 2, "base_ndcg@10": expected / best / 2}
     assert figures == pytest.approx({**reranked, **base, "recall": (1 / 2) / 2})
-    for wrong, error, message in (
-        ({"query": "a", "positive": ["b"], "negative": ["c"]}, ValueError, r"\[1\] has the keys .*documents"),
-        ({**missed, "negative": ["c"]}, ValueError, r"\[1\] has the keys .*; pass query, positive and documents"),
-        ({**missed, "positive": []}, ValueError, r"samples\[1\] has no positive text"),
-        ({**missed, "positive": {"b": 0}}, ValueError, r"samples\[1\] has the grade 0 for 'b'; pass grades above 0"),
-        ({**missed, "positive": {"b": "high"}}, TypeError, r"\['positive'\]\['b'\] is 'high'; pass a number"),
+    for wrong, message in (
+        ({"query": "a", "positive": ["b"], "negative": ["c"]}, r"\[1\] has the keys .*documents"),
+        ({**missed, "positive": []}, r"samples\[1\] has no positive text"),
     ):
-        with pytest.raises(error, match=message):
+        with pytest.raises(ValueError, match=message):
             RerankingEvaluator([missed, wrong])
 
 

@@ -193,8 +193,6 @@ def test_columns_need_routes(tmp_path: Path) -> None:
         train(None)
     with pytest.raises(ValueError, match="routes names the column 'other'"):
         train({**ROUTES, "other": "query"})
-    with pytest.raises(ValueError, match="sharded=True needs all weights"):
-        train(output=tmp_path, sharded=True)
     config = TrainingConfig(steps=1, routes=ROUTES)
     with pytest.raises(ValueError, match="the model has no Router; leave routes= out"):
         Trainer(SentenceEncoder(static(), device="cpu"), ROWS, MultipleNegativesRankingLoss(), config)

@@ -167,18 +167,6 @@ def test_only_what_is_trained_has_a_state_and_dense_layers_train_in_float32_too(
     assert model.encode("a small boat").shape == (8,)
 
 
-def test_the_side_of_the_padding_changes_no_vector(base: Path) -> None:
-    """The last token is that of the text: transformers' own vectors of a batch that is padded on the left."""
-    model = adapted(base, "float32")
-    texts = small.TEXTS[:2]
-    batch = model.tokenizer(texts, padding=True, return_tensors="pt")
-    assert not batch["attention_mask"][0, 0]
-    with torch.no_grad():
-        expected = model[0].auto_model(**batch).last_hidden_state[:, -1]
-    expected = torch.nn.functional.normalize(expected, dim=-1)
-    np.testing.assert_allclose(model.encode(texts), expected.numpy(), atol=1e-5)
-
-
 def test_a_quantized_base(base: Path, tmp_path: Path) -> None:
     """4 bits of bitsandbytes, on a CPU."""
     pytest.importorskip("bitsandbytes")
@@ -226,11 +214,3 @@ def test_what_is_refused(base: Path, tmp_path: Path) -> None:
     network.name_or_path = ""
     with pytest.raises(ValueError, match="base model is in memory alone, where no folder can name it; save it"):
         huggingface.save_adapter(network, tmp_path)
-
-
-def test_a_base_from_the_hub_is_named_as_there(base: Path, tmp_path: Path) -> None:
-    network = adapted(base)[0].auto_model
-    network.name_or_path = "/cache/hub/models--Qwen--Qwen3-Embedding-0.6B/snapshots/0123abc"
-    huggingface.save_adapter(network, tmp_path)
-    config = json.loads((tmp_path / "adapter_config.json").read_text())
-    assert config["base_model_name_or_path"] == "Qwen/Qwen3-Embedding-0.6B"

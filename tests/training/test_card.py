@@ -15,8 +15,7 @@ from huggingface_hub.repocard import metadata_load
 from sbert import CrossEncoder, SentenceEncoder, Trainer, TrainingConfig
 from sbert.data import read_nli
 from sbert.data.sentence_pairs import CLASSES
-from sbert.losses import MatryoshkaLoss, MultipleNegativesRankingLoss, SoftmaxLoss
-from sbert.losses.score_losses import choose_score_loss
+from sbert.losses import BinaryCrossEntropyLoss, MatryoshkaLoss, MultipleNegativesRankingLoss, SoftmaxLoss
 from tests import small
 from tests.training.helpers import pairs, tiny
 
@@ -60,7 +59,7 @@ def test_a_card_has_the_name_of_the_model_and_loads_it(
     """From where it was trained; from elsewhere, in its folder."""
     monkeypatch.chdir(tmp_path)
     model: Any = tiny() if kind == "encoder" else CrossEncoder(small.bert(tmp_path / "bert"), 1, device="cpu")
-    loss = MultipleNegativesRankingLoss() if kind == "encoder" else choose_score_loss(model, "bce")
+    loss = MultipleNegativesRankingLoss() if kind == "encoder" else BinaryCrossEntropyLoss()
     for output in (Path("runs/cats"), tmp_path / "runs" / "dogs"):
         config = TrainingConfig(output, steps=1, batch_size=8)
         data, options = pairs(8, kind != "encoder"), {"evaluator": lambda _: 1.0}
@@ -97,7 +96,7 @@ def test_names_of_classes_are_on_the_card(tmp_path: Path) -> None:
     table = datasets.Dataset.from_list(rows, features)
     scorer = CrossEncoder(small.bert(tmp_path / "bert"), 3, device="cpu")
     cases: list[Any] = [(tiny(), SoftmaxLoss(16, 3), data) for data in (rows[2:] + rows[:2], table)]
-    for number, (model, loss, data) in enumerate([*cases, (scorer, "cross_entropy", rows)]):
+    for number, (model, loss, data) in enumerate([*cases, (scorer, None, rows)]):
         output = tmp_path / str(number)
         model.fit(data, loss, TrainingConfig(output, steps=1)) if model is scorer else fit(model, data, loss, output)
         text = (output / "final/README.md").read_text(encoding="utf-8")

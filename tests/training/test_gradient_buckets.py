@@ -85,14 +85,3 @@ def test_a_gradient_that_is_computed_twice_is_an_error() -> None:
     model.order = [4, 0, 1, 2, 3, 4]
     with pytest.raises(RuntimeError, match=r"shape \(8,?.*computed twice.*use_reentrant=False"):
         one_pass(model, GradientBuckets.overlap)
-
-
-def test_buckets_hold_one_dtype() -> None:
-    parameters = [nn.Parameter(torch.ones(3, dtype=dtype)) for dtype in (torch.float32, torch.bfloat16, torch.float32)]
-    for parameter in parameters:
-        parameter.grad = torch.full_like(parameter, 0.5)
-    GradientBuckets(parameters, Sums(parameters)).finish(mean=True)
-    for parameter in parameters:
-        assert parameter.grad is not None
-        assert parameter.grad.dtype == parameter.dtype
-        assert parameter.grad.tolist() == [0.5] * 3

@@ -7,10 +7,7 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
-import warnings
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -47,8 +44,6 @@ CASES: dict[str, dict[str, Any]] = {
     "plain": {},
     "chunks": {"tokens": 40},
     "cached": {"chunk_tokens": 40},
-    "sharded, chunks": {"sharded": True, "tokens": 40},
-    "sharded, cached": {"sharded": True, "chunk_tokens": 40},
     "few": {"batch_size": 1, "steps": 2},  # Fewer rows than ranks.
 }
 
@@ -97,7 +92,6 @@ def gradients(ranks: list[int], together: Ranks, overlapping: bool = False) -> l
 
 
 def on_a_rank(rank: int, folder: Path) -> None:
-    warnings.filterwarnings("ignore", "BertModel runs by its plain, slower forward")  # If it is sharded.
     sums = [gradients([rank], Ranks.join(), overlapping) for overlapping in (False, True)]
     torch.save(sums, folder / f"sums{rank}.pt")
     options: dict[str, Any] = {"ranks": Ranks.join(), "chunk_tokens": 40}
@@ -108,13 +102,12 @@ def on_a_rank(rank: int, folder: Path) -> None:
     torch.save(scores, folder / f"scores{rank}.pt")
     for name, settings in CASES.items():
         train(folder / name, **settings)
-    for name in ("plain", "sharded, chunks"):  # Two ranks go on from the checkpoint of two.
-        again = folder / f"{name} again"
-        if rank == 0:
-            shutil.copytree(folder / name, again)
-            shutil.rmtree(again / "checkpoints" / f"step-0000000{STEPS}")
-        torch.distributed.barrier()
-        train(again, resume=True, **CASES[name])
+    again = folder / "again"  # Two ranks go on from the checkpoint of two.
+    if rank == 0:
+        shutil.copytree(folder / "plain", again)
+        shutil.rmtree(again / "checkpoints" / f"step-0000000{STEPS}")
+    torch.distributed.barrier()
+    train(again, resume=True)
 
 
 @pytest.fixture(scope="module")
@@ -144,10 +137,9 @@ def test_two_ranks_train_what_one_does(folder: Path) -> None:
             assert (result - value).norm() < 1e-2 * value.norm()
         checkpoints = sorted(path.name for path in (folder / name / "checkpoints").iterdir())
         assert checkpoints == ["step-00000005", f"step-0000000{STEPS}"]
-    for name in ("plain", "sharded, chunks"):
-        assert history(folder / f"{name} again") == history(folder / name)
-        for result, value in zip(results(folder / f"{name} again"), results(folder / name), strict=True):
-            assert torch.equal(result, value)
+    assert history(folder / "again") == history(folder / "plain")
+    for result, value in zip(results(folder / "again"), results(folder / "plain"), strict=True):
+        assert torch.equal(result, value)
 
 
 @pytest.mark.slow  # As above.
@@ -211,26 +203,3 @@ def test_what_fails_on_one_rank_ends_all(tmp_path: Path) -> None:
     others = ["another process has failed; its own error gives the reason"] * 2
     assert (tmp_path / "0.txt").read_text().splitlines() == others
     assert "imed out" in (tmp_path / "hangs.txt").read_text()
-
-
-PROGRAM = """
-import torch
-from tokenizers import Tokenizer, models
-from sbert import SentenceEncoder, StaticEmbedding, Trainer, TrainingConfig
-from sbert.losses import MultipleNegativesRankingLoss
-from sbert.training import Ranks
-tokenizer = Tokenizer(models.WordLevel({"red": 0, "fox": 1}, unk_token="red"))
-model = SentenceEncoder(StaticEmbedding(tokenizer, torch.eye(2)), device="cpu")
-config = TrainingConfig(steps=2, batch_size=4, log_every=1)
-history = Trainer(model, [("red", "fox"), ("fox", "red")] * 4, MultipleNegativesRankingLoss(), config).fit()
-assert Ranks.join().world == 2 and [entry["step"] for entry in history] == [1, 2]
-"""
-
-
-@pytest.mark.slow  # The command of the guide, which starts three processes.
-def test_torchrun(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(PROGRAM)
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "train.py"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr
