@@ -26,15 +26,12 @@ the one that died was, and finished shards are skipped:
 - Keep ``batch_size`` there at some thousands: texts are sorted by length within a batch. Leave a CPU to reading and
   writing: if actors have them all, Ray waits forever.
 - Ray Data does not keep the order of rows, so carry an id; shards keep it.
-- Each machine must see the model under its name or folder. An actor on a CPU has one thread.
+- Each machine must see the model under its name or folder. Ray sets ``OMP_NUM_THREADS`` to the CPUs of an actor.
 """
 
 from __future__ import annotations
 
-import os
 from typing import Any
-
-import torch
 
 from sbert.inputs.texts import rows_of
 from sbert.integrations.loading import load_encoder
@@ -47,7 +44,6 @@ class Embed:
         model: A folder or a name on the hub. Default: the bundled model.
         column: The column of texts.
         vectors: The column of vectors.
-        threads: Threads of this process. Default: as they are; Ray allows as many as an actor has CPUs.
         device: As in ``SentenceEncoder``.
         dtype: As in ``SentenceEncoder``.
         encode_options: Of ``SentenceEncoder.encode``.
@@ -68,14 +64,10 @@ class Embed:
         *,
         column: str = "text",
         vectors: str = "vector",
-        threads: int | None = None,
         device: str | None = None,
         dtype: str = "auto",
         **encode_options: Any,
     ) -> None:
-        if threads is not None:
-            os.environ["RAYON_NUM_THREADS"] = str(threads)  # Of the tokenizer.
-            torch.set_num_threads(threads)
         self.model = load_encoder(model, device=device, dtype=dtype)
         self.column = column
         self.vectors = vectors

@@ -59,7 +59,7 @@ def test_ray(tmp_path: Path, expected: np.ndarray) -> None:
     ray.init(num_cpus=3, include_dashboard=False, object_store_memory=100 << 20, log_to_driver=False)
     try:
         rows = ray.data.read_parquet(str(tmp_path)).map_batches(
-            Embed, fn_constructor_kwargs={"device": "cpu", "threads": 1}, batch_size=40, concurrency=1
+            Embed, fn_constructor_kwargs={"device": "cpu"}, batch_size=40, concurrency=1
         )
         found = rows.to_pandas()
     finally:
