@@ -4,7 +4,6 @@
 sbert encode texts.txt -o vectors.npy
 sbert encode corpus/ --column text --keep id -o vectors.parquet
 sbert encode corpus/ --column text --shard 3/16 -o corpus.npy
-sbert encode --status -o corpus.npy
 sbert merge corpus.npy
 sbert similarity all-MiniLM-L6-v2 "The cat sleeps." "A kitten is napping."
 sbert search texts.txt "Who sleeps?" --top-k 5
@@ -51,8 +50,8 @@ sbatch --array=0-15 --wrap 'sbert encode corpus/ -o corpus.npy --shard $SLURM_AR
 sh -c 'sbert encode corpus/ -o corpus.npy --shard $JOB_COMPLETION_INDEX/16'    # Kubernetes, an indexed job
 ```
 
-``sbert encode --status -o corpus.npy`` says what is missing, and ``sbert merge corpus.npy`` joins the shards after it
-has checked that they belong together. For Ray, Dask and Spark there are functions in ``sbert.integrations``.
+``sbert merge corpus.npy`` joins the shards after it has checked that they belong together, or says which are missing.
+For Ray, Dask and Spark there are functions in ``sbert.integrations``.
 
 ## What the commands remember
 

@@ -53,7 +53,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     choices, about = ("warn", "ignore", "error"), "warn, ignore or error, if a text is truncated"
     add("--on-truncate", choices=choices, default="warn", metavar="NAME", help=about)
     add = parser.add_argument_group("large inputs").add_argument
-    add("--status", action="store_true", help="say what of OUTPUT is done; exit code 1 unless all")
     add("--shard", type=_shard, metavar="I/N", help="encode part I of N, from 0/N to N-1/N")
 
 
@@ -64,19 +63,14 @@ def _shard(text: str) -> tuple[int, int]:
     return int(result[1]), int(result[2])
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     """Run ``sbert encode``.
-
-    Returns:
-        0, or with ``--status`` 1 if a file is not finished.
 
     Raises:
         FileNotFoundError: If a file, or the folder of the output, does not exist.
         KeyboardInterrupt: After Ctrl-C; the message says how to go on.
         ValueError: If a line or an option is invalid, or a journal belongs to other texts or another model.
     """
-    if arguments.status:
-        return _status(arguments.output)
     if not arguments.words:
         raise ValueError("there is no file of texts; pass [MODEL] FILE; see sbert encode --help")
     first = arguments.words[0]
@@ -84,7 +78,6 @@ def run(arguments: argparse.Namespace) -> int:
     arguments.model, *inputs = arguments.words if has_model else [OWN, *arguments.words]
     try:
         _encode(arguments, inputs)
-        return 0
     except KeyboardInterrupt:
         without = ", without --overwrite" if arguments.overwrite else ""
         raise KeyboardInterrupt(f"to go on, run the same command again{without}") from None
@@ -100,18 +93,3 @@ def _encode(arguments: argparse.Namespace, inputs: list[str]) -> None:
     if not arguments.quiet:
         shard = "" if arguments.shard is None else ", shard {}/{}".format(*arguments.shard)
         print(f"{arguments.output}{shard}: {vectors.shape[0]} vectors of {vectors.shape[1]} {vectors.dtype}")
-
-
-def _status(output: str) -> int:
-    """Print the state of each file of an output, and how many are done."""
-    from sbert.vector_files import status
-
-    parts = status(output)
-    for part in parts:
-        rows = f"{part.rows:,} rows" * (part.state != "missing")
-        rows = part.note.replace("overwrite=True", "--overwrite") or rows
-        print(f"{part.state:8}  {part.path.name}  {rows}".rstrip())
-    done = sum(part.state == "done" for part in parts)
-    remedy = "" if done == len(parts) else "; to go on, run their commands again"
-    print(f"{done} of {len(parts)} files done{remedy}")
-    return int(done < len(parts))

@@ -24,9 +24,8 @@ def run(arguments: argparse.Namespace) -> None:
         OSError: If the disk is full.
         ValueError: If a shard is damaged, they do not belong together, or the output is of other texts.
     """
-    from sbert.vector_files import merge, status
+    from sbert.vector_files import VectorFiles, merge
 
     written = merge(arguments.output, arguments.overwrite)
     if not arguments.quiet:
-        rows = sum(part.rows for part in status(arguments.output) if part.path != written)
-        print(f"{arguments.output}: {rows} vectors")
+        print(f"{arguments.output}: {len(VectorFiles([written]))} vectors")

@@ -129,10 +129,11 @@ def mine_hard_negatives(
     if short:
         warn(f"{short} of {len(rows)} rows have fewer than {required} negatives and are left out; pass a larger corpus")
     if as_lists:
+        lists = ((anchor, [texts[at] for at in sorted(positives[anchor])], mined) for anchor, mined in chosen.items())
         return [
-            _list(anchor, [texts[at] for at in sorted(positives[anchor])], mined)
-            for anchor, mined in chosen.items()
-            if mined
+            {"query": anchor, "documents": right + wrong, "labels": [1] * len(right) + [0] * len(wrong)}
+            for anchor, right, wrong in lists
+            if wrong
         ]
     return list(_with_negatives(rows, chosen, count, as_triplets))
 
@@ -189,11 +190,6 @@ def _lowest_positive_scores(
     lowest = np.full(len(positives), np.inf)
     np.minimum.at(lowest, anchors, scores_of_rows(queries, documents, anchors, rows, similarity, name="corpus"))
     return lowest
-
-
-def _list(anchor: str, positives: list[str], negatives: list[str]) -> dict[str, Any]:
-    labels = [1] * len(positives) + [0] * len(negatives)
-    return {"query": anchor, "documents": positives + negatives, "labels": labels}
 
 
 def _with_negatives(

@@ -38,15 +38,14 @@ sbatch --array=0-15 --wrap 'sbert encode corpus/ --column text -o vectors.npy --
 # Kubernetes, completionMode: Indexed
 sh -c 'sbert encode corpus/ --column text -o vectors.npy --shard $JOB_COMPLETION_INDEX/16'
 
-sbert encode --status -o vectors.npy  # what is done, and what is missing
-sbert merge vectors.npy               # one file in the order of the texts, after all shards were checked
+sbert merge vectors.npy  # one file in the order of the texts, after all shards were checked; or what is missing
 ```
 
->>> from sbert.vector_files import merge, status
+>>> from sbert.vector_files import merge
 >>> for index in range(2):  # each in a process or machine of its own
 ...     _ = model.encode(texts, out=f"{folder}/all.npy", shard=(index, 2))
->>> [file.state for file in status(f"{folder}/all.npy")], merge(f"{folder}/all.npy").name
-(['done', 'done'], 'all.npy')
+>>> merge(f"{folder}/all.npy").name
+'all.npy'
 
 Each shard reads all of the input and encodes its part. From about a hundred shards on, give each job files of its own.
 
@@ -85,6 +84,6 @@ What breaks first, in this order:
 from __future__ import annotations
 
 from sbert.vector_files.formats import VectorFiles
-from sbert.vector_files.shards import FileStatus, merge, status
+from sbert.vector_files.shards import merge
 
-__all__ = ["FileStatus", "VectorFiles", "merge", "status"]
+__all__ = ["VectorFiles", "merge"]

@@ -1,16 +1,12 @@
-"""What is done of an output of ``encode(out=)``, and joining its shards to one file."""
+"""Joining the shards of ``encode(out=, shard=)`` to one file."""
 
 from __future__ import annotations
 
 import os
 import re
-from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
-from sbert.storage.files import UnreadableError, checksum, one_line
-from sbert.storage.folders import try_lock
+from sbert.storage.files import UnreadableError, checksum
 from sbert.vector_files.formats import FORMATS, VectorFiles
 from sbert.vector_files.manifest import (
     REMEDY,
@@ -27,40 +23,6 @@ from sbert.vector_files.manifest import (
 from sbert.vector_files.reader import rows_of_shard
 
 
-@dataclass(frozen=True)
-class FileStatus:
-    """What is known of one file of an output.
-
-    Args:
-        path: The file.
-        state: ``"done"``; ``"running"`` in another process; ``"stopped"``: the same call of ``encode`` goes on;
-            ``"missing"``; ``"damaged"``: ``note`` says what is wrong, and the remedy.
-        rows: Number of rows that are on the disk.
-        note: What is wrong, for ``"damaged"``.
-    """
-
-    path: Path
-    state: Literal["done", "running", "stopped", "missing", "damaged"]
-    rows: int = 0
-    note: str = ""
-
-
-def status(path: str | os.PathLike[str]) -> list[FileStatus]:
-    """The files of an output of ``encode(out=path)``, with or without ``shard=``, and what is done of each.
-
-    Args:
-        path: What was passed as ``out=``: of a shard, too, the name without the number of the shard.
-
-    Example:
-        >>> [file.state for file in status("no/such/vectors.npy")]
-        ['missing']
-    """
-    whole = output_of(path)
-    number = _number_of_shards(whole) or 0
-    shards = [_status_of(shard_of(whole, (index, number))) for index in range(number)]
-    return shards + ([_status_of(whole)] if not shards or whole.exists() else [])
-
-
 def _number_of_shards(whole: Path) -> int | None:
     """The number of shards of an output, from the names of those that exist; None if there are none.
 
@@ -74,26 +36,6 @@ def _number_of_shards(whole: Path) -> int | None:
         listed = " and ".join(f"{number} shards" for number in numbers)
         raise ValueError(f"beside {whole} there are files of {listed}; delete those of one division")
     return numbers[0] if numbers else None
-
-
-def _status_of(path: Path) -> FileStatus:
-    """What the manifest of a file says."""
-    try:
-        with suppress(FileNotFoundError):
-            manifest = read_manifest(path)
-            end = manifest.ending
-            if end and path.exists():
-                if path.stat().st_size != end.size:
-                    raise UnreadableError(path, "is damaged: it has another size than was written", "delete it")
-                return FileStatus(path, "done", manifest.rows)
-            if not end or manifest.partial.exists():  # Else it was deleted.
-                with try_lock(manifest.path) as held:
-                    return FileStatus(path, "running" if held is False else "stopped", manifest.rows)
-        if path.exists() and not beside(path, "manifest").exists():
-            raise UnreadableError(path, "has no manifest, and may be yours", f"move it, or {REMEDY}")
-        return FileStatus(path, "missing")
-    except (ValueError, OSError, ImportError) as error:
-        return FileStatus(path, "damaged", note=one_line(error).removeprefix("UnreadableError: "))
 
 
 def merge(path: str | os.PathLike[str], overwrite: bool = False) -> Path:

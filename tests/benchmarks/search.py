@@ -1,13 +1,11 @@
 """Time of search, mining and communities compared with sentence-transformers (and faiss, if it is installed).
 
 python -m tests.benchmarks.search [--rows 1000000] [--queries 1,10,100] [--dim 384] [--top-k 10] [--pairs-of 10000]
-    [--communities-of 100000] [--rounds 5] [--only search,pair,mining,communities,memory]
-    [--vectors FILE.npy] [--file FILE.npy --gigabytes 10]
+    [--communities-of 100000] [--rounds 5] [--only search,pair,mining,communities] [--vectors FILE.npy]
 
 Vectors are random directions around a few thousand centres, so that some are similar, as vectors of sentences are; or
 the rows of a .npy file. The libraries run in turns, and their results are compared. A ratio is the median over rounds
-of theirs / ours. "memory" writes the file if it does not exist, searches it in a separate process, and prints the peak
-resident memory.
+of theirs / ours.
 """
 
 from __future__ import annotations
@@ -16,7 +14,6 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,7 +21,6 @@ import torch
 from sentence_transformers import util
 
 from sbert.search import Index, community_detection, most_similar_pair, paraphrase_mining, semantic_search
-from tests.memory import grown
 
 Ways = dict[str, Callable[[], Any]]
 
@@ -137,27 +133,6 @@ def communities(options: argparse.Namespace) -> None:
     compare(f"communities of {len(vectors)}", ways, min(options.rounds, 3), same)
 
 
-def memory(options: argparse.Namespace) -> None:
-    """Search a file that is larger than the resident memory should be, in a separate process."""
-    path, rows = Path(options.file), int(options.gigabytes * 1e9 / 4 / options.dim)
-    if not path.exists():
-        written = np.lib.format.open_memmap(path, "w+", np.float32, (rows, options.dim))
-        block = directions(1 << 16, options.dim).numpy()
-        for start in range(0, rows, len(block)):
-            part = block[: rows - start]
-            written[start : start + len(part)] = np.roll(part, start // len(block), axis=1)
-            written.flush()
-        del written
-    queries = directions(options.queries[-1], options.dim, 1)
-    semantic_search(queries, queries, 1)
-    begin = time.perf_counter()
-    semantic_search(queries, path, options.top_k)
-    seconds, shape = time.perf_counter() - begin, tuple(queries.shape)
-    before = f"import torch; from sbert.search import semantic_search; x = torch.randn{shape}; semantic_search(x, x, 1)"
-    size = grown(before, f"semantic_search(x, {str(path)!r}, {options.top_k})") / 1e6
-    print(f"| {path.stat().st_size / 1e9:.1f} GB on disk | {seconds:.1f} s | {size:.0f} MB resident for the search |")
-
-
 def load_vectors(options: argparse.Namespace, rows: int) -> torch.Tensor:
     if options.vectors:
         return torch.from_numpy(np.load(options.vectors)[:rows])
@@ -166,7 +141,7 @@ def load_vectors(options: argparse.Namespace, rows: int) -> torch.Tensor:
 
 SIZES = {"rows": 1_000_000, "dim": 384, "top-k": 10, "rounds": 5}
 SIZES.update({"pairs-of": 10_000, "communities-of": 100_000})  # Rows of what takes longer.
-PARTS = {f.__name__: f for f in (search, pair, mining, communities, memory)}
+PARTS = {f.__name__: f for f in (search, pair, mining, communities)}
 
 
 def main() -> None:
@@ -176,8 +151,6 @@ def main() -> None:
     parser.add_argument("--only", default="search,pair,mining,communities")
     parser.add_argument("--queries", type=lambda counts: [*map(int, counts.split(","))], default=[1, 10, 100])
     parser.add_argument("--vectors")
-    parser.add_argument("--file", default="vectors-of-the-search-benchmark.npy")
-    parser.add_argument("--gigabytes", type=float, default=10)
     options = parser.parse_args()
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads\n\n| what | who | median | theirs / ours |")
     print("|---|---|---|---|", flush=True)

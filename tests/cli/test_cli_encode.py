@@ -71,7 +71,7 @@ def test_several_devices_are_a_pool(folder: Path, vectors: Any, run: Run, monkey
     assert np.array_equal(np.load("v.npy"), vectors)
 
 
-# -------------------------------------------------------------------------------------------- status and merge
+# -------------------------------------------------------------------------------------------- shards
 
 
 @pytest.mark.parametrize("name", ["v.npy", "v.parquet"])
@@ -79,15 +79,11 @@ def test_shards(folder: Path, vectors: Any, run: Run, monkeypatch: pytest.Monkey
     monkeypatch.setattr("sbert.vector_files.reader.STRIPE", 4)  # Of 5 stripes, the first shard has 3.
     words = ["encode", folder, "corpus", "--column", "body", "-o", name, "--shard"]
     assert run(*words, "0/2") == (0, f"{name}, shard 0/2: 10 vectors of 16 float32\n", "")
-    code, said, _ = run("encode", "--status", "-o", name)
-    assert (code, said.splitlines()[-1]) == (1, "1 of 2 files done; to go on, run their commands again")
     check_refused(run("merge", name), "error: 1 of 2 shards are missing or not finished: ")
     assert run(*words, "1/2", "--quiet") == (0, "", "")
     written = Path(f"v-00001-of-00002{Path(name).suffix}").stat().st_mtime_ns
     assert run(*words, "1/2", "--quiet") == (0, "", "")  # It is skipped.
     assert Path(f"v-00001-of-00002{Path(name).suffix}").stat().st_mtime_ns == written
-    code, said, _ = run("encode", "--status", "-o", name)
-    assert (code, said.splitlines()[-1]) == (0, "2 of 2 files done")
     assert run("merge", name) == (0, f"{name}: 18 vectors\n", "")
     if name == "v.npy":
         assert np.abs(np.load(name) - vectors).max() <= 1e-6

@@ -16,7 +16,6 @@ from sbert.pipeline.quantization import calibrate, dequantize, quantize
 from sbert.search import Hits, semantic_search
 from sbert.search.exact import comparison
 from sbert.search.exact.comparison import Prefilter, all_scores, prepare, search_blocks
-from tests.memory import grown
 
 
 @pytest.fixture(params=[torch.float32, torch.bfloat16, None], ids=str)
@@ -188,34 +187,8 @@ def test_a_corpus_may_be_anything_that_holds_numbers(tmp_path: Path, monkeypatch
     for corpus in forms(vectors, tmp_path):
         equal(semantic_search(queries, corpus, 4), whole(queries, vectors, 4))
     equal(semantic_search(torch.from_numpy(queries), torch.from_numpy(vectors), 4), whole(queries, vectors, 4))
-    private = np.load(tmp_path / "vectors.npy", mmap_mode="c")
-    private[7] = queries[0]
-    assert semantic_search(queries[0], private, 1).indices.tolist() == [[7]]
-    assert (private[7] == queries[0]).all()  # What is in memory alone was not given back.
     for half in (torch.from_numpy(vectors).half(), torch.from_numpy(vectors).bfloat16(), vectors.astype(np.float16)):
         equal(semantic_search(queries, half, 4), whole(queries, np.asarray(torch.as_tensor(half).float()), 4))
-
-
-# Only a process of its own says how much memory a search takes.
-@pytest.mark.slow
-def test_a_map_is_not_kept_in_memory(tmp_path: Path) -> None:
-    """Of a file of 51 MB, nor is what torch and NumPy make of it: blocks of 0.5 MB, and their scores."""
-    path = tmp_path / "vectors.npy"
-    written = np.lib.format.open_memmap(path, "w+", np.float32, (200_000, 64))
-    written[99_999] = 1
-    del written
-    mapped = f"import numpy as np; vectors = np.load({str(path)!r}, mmap_mode='r')"
-    before = f"""
-{mapped}
-from sbert.search import semantic_search
-from sbert.search.exact import comparison
-comparison._VALUES = 1 << 17
-query = np.ones((1, 64), np.float32)
-semantic_search(query, vectors[:9000])
-"""
-    code = "assert semantic_search(query, vectors, 1).indices.tolist() == [[99_999]]"
-    assert grown(before, code) < 20e6
-    assert grown(mapped, "vectors[::16].sum()") > 50e6  # What is kept is seen.
 
 
 @pytest.mark.usefixtures("_dtype")

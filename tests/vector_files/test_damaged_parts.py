@@ -16,12 +16,11 @@ from typing import NamedTuple
 import pytest
 
 from sbert import SentenceEncoder
-from sbert.vector_files import merge, status
+from sbert.vector_files import merge
 from tests.contract.damage import FOLDER, MISSING, damages
 from tests.vector_files.samples import contents, encode, stop
 
 NOTE = b"what was there before"
-STATES = {"done", "running", "stopped", "missing", "damaged"}
 
 
 class Scene(NamedTuple):
@@ -39,9 +38,6 @@ class Scene(NamedTuple):
                 encode(words, f"{folder}/{self.out}", shard=shard)
 
     def go_on(self, words: SentenceEncoder, folder: Path, overwrite: bool = False) -> None:
-        if self.action == "status":
-            assert {part.state for part in status(folder / self.out)} <= STATES
-            return
         for shard in self.shards if self.action == "encode" or overwrite else ():
             encode(words, f"{folder}/{self.out}", shard=shard, overwrite=overwrite)
         if self.action == "merge":
@@ -50,11 +46,9 @@ class Scene(NamedTuple):
 
 SCENES = [
     Scene("v.npy", {None: 50}, "encode"),
-    Scene("v.npy", {None: 50}, "status"),
     Scene("v.parquet", {(0, 2): 0, (1, 2): 0}, "encode"),
     Scene("v.npy", {(0, 3): 0, (1, 3): 20, (2, 3): 0}, "encode"),
     Scene("v.npy", {(0, 3): 0, (1, 3): 0, (2, 3): 0}, "merge"),
-    Scene("v.npy", {(0, 3): 0, (1, 3): 20}, "status"),
     Scene("v.parquet", {(0, 2): 0, (1, 2): 0}, "merge"),
 ]
 
@@ -87,7 +81,7 @@ def test_damaged_parts(scene: Scene, words: SentenceEncoder, tmp_path: Path) -> 
     scene.build(words, source)
     shutil.copytree(source, clean)
     scene.go_on(words, clean)
-    expected = {} if scene.action == "status" else vectors_of(contents(clean))
+    expected = vectors_of(contents(clean))
     (source / "notes.npy").write_bytes(NOTE)
     outcomes: Counter[str] = Counter()
     for seed in range(6):
@@ -114,4 +108,4 @@ def test_damaged_parts(scene: Scene, words: SentenceEncoder, tmp_path: Path) -> 
         assert contents(folder)["notes.npy"] == NOTE, (seed, path)
         assert not (folder / "marker").exists(), "code of a pickle ran"
         assert expected.items() <= contents(folder).items(), (seed, path)
-    assert scene.action == "status" or outcomes["refused"], outcomes
+    assert outcomes["refused"], outcomes

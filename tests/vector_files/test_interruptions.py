@@ -17,7 +17,7 @@ import torch
 from sbert import Pooling, SentenceEncoder
 from sbert.data import Texts
 from sbert.modules import WordEmbeddings
-from sbert.vector_files import status
+from sbert.vector_files.manifest import read_manifest
 from tests.children import in_child
 from tests.vector_files.samples import ROWS, TEXTS, contents, encode, fill_disk, stop
 
@@ -194,7 +194,6 @@ def test_two_writers(words: SentenceEncoder, tmp_path: Path) -> None:
     assert begun.wait(20)
     with pytest.raises(RuntimeError, match="is being written by another process; wait"):
         encode(words, tmp_path / "v.npy")
-    assert status(tmp_path / "v.npy")[0].state == "running"
     go_on.set()
     first.join()
     np.testing.assert_array_equal(np.load(tmp_path / "v.npy"), words.encode(TEXTS))
@@ -204,5 +203,5 @@ def test_two_writers(words: SentenceEncoder, tmp_path: Path) -> None:
 def test_a_failing_source_of_a_pool_loses_no_window(words: SentenceEncoder, tmp_path: Path) -> None:
     with words.pool(["cpu"]) as pool:
         stop(pool, tmp_path / "v.npy")
-        assert status(tmp_path / "v.npy")[0].rows == 32
+        assert read_manifest(tmp_path / "v.npy").rows == 32
         np.testing.assert_allclose(encode(pool, tmp_path / "v.npy"), words.encode(TEXTS), atol=1e-6)

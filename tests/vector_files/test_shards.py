@@ -12,7 +12,7 @@ import pytest
 
 from sbert import SentenceEncoder
 from sbert.data import Texts
-from sbert.vector_files import VectorFiles, merge, status
+from sbert.vector_files import VectorFiles, merge
 from tests.vector_files.samples import ROWS, TEXTS, contents, encode, stop
 
 
@@ -24,7 +24,6 @@ def test_merge(words: SentenceEncoder, tmp_path: Path, name: str, shards: int) -
         encode(words, out, shard=(index, shards))
     merged = VectorFiles([merge(out)])
     np.testing.assert_array_equal(np.asarray(merged), words.encode(TEXTS))
-    assert [part.state for part in status(out)] == ["done"] * (shards + 1)
     if name == "v.parquet":
         parquet = pytest.importorskip("pyarrow.parquet")
         assert parquet.read_table(out)["id"].to_pylist() == list(range(ROWS))
@@ -58,7 +57,6 @@ def test_what_is_finished_is_kept(
         assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == times
     for path in tmp_path.rglob(f"*{Path(name).suffix}"):  # What the user has deleted is made again.
         path.unlink()
-    assert status(out)[0].state == "missing"
     assert encode(words, out, shard=shard).shape == (rows, 6)
 
 
@@ -72,7 +70,6 @@ def test_a_file_of_the_user_is_not_replaced(words: SentenceEncoder, tmp_path: Pa
     with pytest.raises(ValueError, match=f"{name} (is missing or damaged|has no manifest, and may be yours)"):
         encode(words, tmp_path / name)
     assert contents(tmp_path) == before
-    assert [part.state for part in status(tmp_path / name)] == ["damaged"]
     assert len(encode(words, tmp_path / name, overwrite=True)) == ROWS
 
 
@@ -110,7 +107,6 @@ def test_what_merge_refuses(words: SentenceEncoder, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"1 of 3 shards are missing or not finished: v-00001-of-00003\.npy"):
         merge(out)
     stop(words, out, 49, shard=(1, 3))
-    assert [(part.state, part.rows) for part in status(out)] == [("done", 32), ("stopped", 16), ("done", 24)]
     encode(words, out, shard=(1, 3))
     whole = contents(tmp_path)
     assert "json" not in " ".join(whole)  # Else a later call would read a folder's manifests as texts.

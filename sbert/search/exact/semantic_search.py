@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,8 +24,6 @@ from sbert.vector_files.formats import map_file
 _OVERSAMPLE = 4
 # Precisions of corpora by dtype; those of other dtypes are floats. int8 codes may also be binary.
 _PRECISIONS = {"int8": "int8", "uint8": "ubinary"}
-# Bytes around a page that some systems map when the page is read.
-_READAHEAD = 4 << 20
 
 # Vectors in memory or in a file, but not an iterator.
 Whole = Vectors | str | os.PathLike[str]
@@ -188,7 +185,6 @@ def read_blocks(
             if of_part != "float32":
                 block = dequantize(block, of_part, ranges, dim)
             yield block if block.dtype == torch.float64 else block.float()
-            _release(whole, low, low + step)
 
 
 def open_corpus(name: str, vectors: Any) -> np.ndarray | Tensor:
@@ -236,19 +232,3 @@ def _without_flag(block: Any) -> Any:
         return block
     interface = {**block.__array_interface__, "data": (block.ctypes.data, False)}
     return np.asarray(SimpleNamespace(__array_interface__=interface, owner=block))
-
-
-def _release(whole: Any, low: int, high: int) -> None:
-    """Free the memory of mapped rows after reading; the system reads them from the file again when needed."""
-    owner: Any = whole
-    while isinstance(owner, np.ndarray) and not isinstance(owner, np.memmap):
-        owner = owner.base
-    mapped: Any = getattr(owner, "_mmap", None)
-    # Changes to a map in mode "c" exist in memory only.
-    if mapped is None or owner.mode == "c" or not whole.flags.c_contiguous or not hasattr(mmap, "MADV_DONTNEED"):
-        return
-    first = whole.ctypes.data - np.frombuffer(mapped, np.uint8).ctypes.data
-    begin, end = first + low * whole.strides[0], first + min(high, len(whole)) * whole.strides[0]
-    begin = max(0, begin - begin % mmap.PAGESIZE - _READAHEAD)
-    if end > begin:
-        mapped.madvise(mmap.MADV_DONTNEED, begin, end - begin)

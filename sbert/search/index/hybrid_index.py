@@ -68,7 +68,14 @@ class HybridIndex:
         self, model: SentenceEncoder, folder: str | os.PathLike[str] | None = None, *, language: str | None = "auto"
     ) -> None:
         check_model("model", model, "the folder")
-        settings = {"language": choose_language(language, model), **_settings(model)}
+        settings = {  # What the content of an index depends on.
+            "language": choose_language(language, model),
+            "model": digest_of_model(model),
+            "similarity": model.similarity_fn_name,
+            "truncate_dim": model.truncate_dim,
+            "prompts": dict(model.prompts),
+            "default_prompt_name": model.default_prompt_name,
+        }
         self.model: SentenceEncoder = model
         self._lock = Lock()
         counts = dict.fromkeys(("change", "removals", "documents", "passages", "checksum", "next_row", "next_id"), 0)
@@ -309,14 +316,3 @@ class HybridIndex:
             name, metadata = loaded.names[position], deepcopy(loaded.metadata[loaded.kinds[position]])
             results[query].append(Result(name, scores[number], text[start:end], start, end, metadata))
         return results
-
-
-def _settings(model: SentenceEncoder) -> dict[str, Any]:
-    """What the vectors of an index depend on."""
-    return {
-        "model": digest_of_model(model),
-        "similarity": model.similarity_fn_name,
-        "truncate_dim": model.truncate_dim,
-        "prompts": dict(model.prompts),
-        "default_prompt_name": model.default_prompt_name,
-    }
