@@ -53,14 +53,3 @@ def test_similarities(kind: str) -> None:
         np.testing.assert_allclose(np.asarray(result), scores, atol=1e-12)
         pairs = functional.pairwise_similarity(given[0][:3], given[1], name)
         np.testing.assert_allclose(np.asarray(pairs), np.diag(scores), atol=1e-12)
-
-
-def test_similarity_errors() -> None:
-    with pytest.raises(ValueError, match="dim 2 and 3 cannot be compared"):
-        functional.cos_sim(np.ones((1, 2)), np.ones((1, 3)))
-    with pytest.raises(ValueError, match=r"must have the shape \(rows, dim\) or \(dim,\), not \(1, 1, 2\)"):
-        functional.cos_sim(np.ones((1, 1, 2)), np.ones((1, 2)))
-    with pytest.raises(ValueError, match="2 rows and 3 rows"):
-        functional.pairwise_similarity(np.ones((2, 2)), np.ones((3, 2)))
-    with pytest.raises(ValueError, match="'cos' is unknown; pass one of cosine, dot"):
-        functional.pairwise_similarity(np.ones((2, 2)), np.ones((2, 2)), "cos")

@@ -95,14 +95,6 @@ def labse(folder: Path) -> Path:
     return folder
 
 
-def labse_pickled(folder: Path) -> Path:
-    """Its weights in the old format, tensors only."""
-    labse(folder)
-    torch.save(load_file(folder / "2_Dense/model.safetensors"), folder / "2_Dense/pytorch_model.bin")
-    (folder / "2_Dense/model.safetensors").unlink()
-    return folder
-
-
 def renamed_settings(folder: Path, name: str) -> Path:
     """As older versions named them, by the kind of transformer."""
     (minilm(folder) / "sentence_bert_config.json").rename(folder / f"sentence_{name}_config.json")
@@ -203,15 +195,6 @@ def vocabulary_file(folder: Path) -> Path:
     return write(folder, {"tokenizer_config.json": {"do_lower_case": True, "model_max_length": 64}})
 
 
-def merges_file(folder: Path) -> Path:
-    build("roberta", folder)
-    model = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))["model"]
-    (folder / "tokenizer.json").unlink()
-    merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in model["merges"]]
-    (folder / "merges.txt").write_text("\n".join(["#version: 0.2", *merges]) + "\n", encoding="utf-8")
-    return write(folder, {"vocab.json": model["vocab"], "tokenizer_config.json": {"model_max_length": 64}})
-
-
 def python_tokenizer(folder: Path, **more: Any) -> Path:
     """ByT5's tokenizer is written in Python."""
     from transformers import ByT5Tokenizer, T5Config, T5EncoderModel
@@ -291,8 +274,8 @@ IN_THE_MIDDLE = modules("Transformer", namespace=NEW) + modules("Transformer", "
 ODD_ORDER = ["mean_sqrt_len_tokens", "lasttoken", "cls"]  # The old keys cannot say it.
 NAMED = {"bert": "BertTokenizer", "xlm-roberta": "XLMRobertaTokenizerFast", "qwen3": "Qwen2Tokenizer"}
 LAYOUTS: dict[str, Layout] = {
-    **{make.__name__: make for make in (labse, labse_pickled, e5, new_namespace, layer_norm, baked)},
-    **{make.__name__: make for make in (static, model2vec, word_vectors, bilstm, vocabulary_file, merges_file)},
+    **{make.__name__: make for make in (labse, e5, new_namespace, layer_norm, baked)},
+    **{make.__name__: make for make in (static, model2vec, word_vectors, bilstm, vocabulary_file)},
     **{make.__name__: make for make in (python_tokenizer, transformer_folder, links, shards, sentence_t5)},
     **{family: partial(build, family) for family in ("camembert", "mistral", "gemma3", "gemma3-both-ways")},
     "nli_mean": nli_mean,
@@ -310,11 +293,9 @@ LAYOUTS: dict[str, Layout] = {
     "residual": partial(residual, out=16),
     "residual of another dimension": partial(residual, out=8),
     "cls flag": layout("Pooling", word_embedding_dimension=16, pooling_mode_cls_token=True),
-    "no flag is true": layout("Pooling", word_embedding_dimension=16, pooling_mode_mean_tokens=False),
     "pooling modes win": layout("Pooling", embedding_dimension=16, pooling_mode=["max"], pooling_mode_cls_token=True),
     "decoder": partial(decoder, architectures=["Qwen3ForCausalLM"]),
     "decoder in both directions": partial(decoder, architectures=["Qwen3ForCausalLM"], is_causal=False),
-    "words with a limit": change_layout(word_vectors, "0_WordEmbeddings/wordembedding_config.json", max_seq_length=3),
     "truncated on the left": replace_files(minilm, transformer=limits(12, tokenizer_args={"truncation_side": "left"})),
     "limit of the tokenizer": replace_files(minilm, transformer=limits(None, processor_kwargs={"model_max_length": 9})),
     **{

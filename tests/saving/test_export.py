@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -73,7 +72,6 @@ def check(model: SentenceEncoder, path: Path, kind: str, monkeypatch: pytest.Mon
     difference = export(model, path, kind)
     np.testing.assert_array_equal(model.encode(texts, on_truncate="ignore"), expected)  # It stays as it is.
     vectors = run_readme(path, monkeypatch)
-    print(f"\n{kind}: {difference:.1e}, by its README {np.abs(vectors - expected).max():.1e}")
     assert difference is not None
     assert difference <= 1e-5
     assert np.abs(vectors - expected).max() <= 1e-5
@@ -115,14 +113,6 @@ def test_every_module_and_setting(kind: str, bert: Path, tmp_path: Path, monkeyp
     assert "| none |" not in text
 
 
-@pytest.mark.slow  # torch traces the model.
-def test_large_weights_have_a_file_of_their_own(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    require_packages("onnx")
-    monkeypatch.setattr(folder, "_LARGE", 0)
-    check(SentenceEncoder(bert, device="cpu"), tmp_path / "exported", "onnx", monkeypatch)
-    assert (tmp_path / "exported" / "model.onnx.data").is_file()
-
-
 # ------------------------------------------------------------------------------------------------ what is refused
 
 
@@ -135,7 +125,7 @@ def check_refused(model: SentenceEncoder, tmp_path: Path, message: str, kind: st
 def test_what_has_no_padded_form(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     transformer = Transformer(bert)
     monkeypatch.setitem(POOLINGS, "sum", POOLINGS["mean"])
-    words, without = WordEmbeddings(["red", "fox"], torch.eye(2)), Pooling(include_prompt=False)
+    words = WordEmbeddings(["red", "fox"], torch.eye(2))
     cases: list[tuple[list[Any], str]] = [
         ([transformer, Pooling("sum")], "the pooling mode 'sum' has no padded form"),
         ([words, Pooling()], "WordEmbeddings has a tokenization of its own"),
@@ -145,11 +135,8 @@ def test_what_has_no_padded_form(bert: Path, tmp_path: Path, monkeypatch: pytest
     ]
     for modules, message in cases:
         check_refused(SentenceEncoder(*modules, device="cpu"), tmp_path, message)
-    prompted = SentenceEncoder(transformer, without, prompts={"q": "query: "}, device="cpu")
+    prompted = SentenceEncoder(transformer, Pooling(include_prompt=False), prompts={"q": "query: "}, device="cpu")
     check_refused(prompted, tmp_path, "leaves the prompt out")
-    slow = SentenceEncoder(Transformer(bert), Pooling(), device="cpu")
-    slow.tokenizer = SimpleNamespace(is_fast=False)
-    check_refused(slow, tmp_path, r"SimpleNamespace cannot be written to a tokenizer\.json")
     with pytest.raises(TypeError, match="Transformer cannot be exported; pass a SentenceEncoder"):
         export(transformer, tmp_path / "exported", "onnx")  # type: ignore[arg-type]
     model = SentenceEncoder(transformer, Pooling("max"), device="cpu")

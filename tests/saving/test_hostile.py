@@ -16,7 +16,6 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from sbert import Dense, Normalize, Pooling, SentenceEncoder, StaticEmbedding, Transformer, WordEmbeddings
-from sbert.modules.tokenizer import FastTokenizer
 from tests import pairs, small
 from tests.backends.test_families import build
 from tests.contract.damage import replace_value
@@ -34,7 +33,6 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("good")
     encoder(Transformer(small.bert(root / "bert")), Pooling(), Dense(16, 16), Normalize()).save(root / "bert")
     build("roberta", root / "roberta")
-    build("distilbert", root / "distilbert")
     pairs.folder(root / "pairs")
     encoder(WordEmbeddings(["red", "fox"], torch.eye(2)), Pooling()).save(root / "words")
     words = small.wordpiece()
@@ -52,7 +50,7 @@ def encoder(*modules: Any) -> SentenceEncoder:
 # ------------------------------------------------------------------------------------------------- hostile folders
 
 
-@pytest.mark.slow  # 190 folders, each loaded in a process whose memory is measured.
+@pytest.mark.slow  # 170 folders, each loaded in a process whose memory is measured.
 @pytest.mark.skipif(not STATUS.exists(), reason="the system does not say how much of a process is in memory")
 @pytest.mark.skipif(sys.platform != "linux", reason="devices and pipes are those of Linux")
 def test_hostile_folders_are_answered(good: Path, tmp_path: Path) -> None:
@@ -64,7 +62,6 @@ def test_hostile_folders_are_answered(good: Path, tmp_path: Path) -> None:
         shutil.copytree(good / family, folder)
         edit(folder)
         expected[folder.name] = name, file
-    assert len(expected) >= 180
     child = get_context("fork").Process(target=hostile.main, args=(tmp_path, tmp_path / "out"))
     child.start()
     child.join()
@@ -81,9 +78,6 @@ def test_hostile_folders_are_answered(good: Path, tmp_path: Path) -> None:
         fine = file in said and folder_name in said and "\n" not in said and len(said) < 1000 and "; " in said
         if not fine or outcome["seconds"] > 2 or outcome["bytes"] > 500e6:
             wrong.append((name, outcome))
-    slowest = max(outcome["seconds"] for outcome in found.values())
-    largest = max(outcome["bytes"] for outcome in found.values())
-    print(f"\n{len(found)} hostile folders: at most {slowest:.2f} s and {largest / 1e6:.0f} MB")
     assert not wrong, "\n".join(map(str, wrong))
 
 
@@ -129,9 +123,7 @@ def test_pickled_weights_of_all_ages_are_read(good: Path, tmp_path: Path) -> Non
 # Files outside the folder that its settings name, and what the warning says.
 FROM_OUTSIDE: list[tuple[dict[str, Any], str]] = [
     ({"config_kwargs": {"subfolder": "../other"}}, "subfolder='../other' ignored"),
-    ({"config_args": {"_configuration_file": "../other/config.json"}}, "_configuration_file.* ignored"),
     ({"config_kwargs": {"gguf_file": "../other/config.json"}}, "gguf_file=.* ignored: it is no value"),
-    ({"config_kwargs": {"from_dict": 1}}, "config_kwargs from_dict=1 ignored"),
     ({"model_args": {"subfolder": "../other"}}, "model_kwargs subfolder='../other' ignored"),
     ({"tokenizer_args": {"subfolder": "../other"}}, "processor_kwargs subfolder='../other' ignored"),
 ]
@@ -200,11 +192,3 @@ def test_damaged_tokenizers(good: Path, tmp_path: Path, keys: tuple[str, ...], v
     (folder / "tokenizer.json").write_text(json.dumps(replace_value(tokenizer, keys, value)), encoding="utf-8")
     with pytest.raises(ValueError, match=message):
         SentenceEncoder(folder, device="cpu").encode(["a b", "snow \u2603 \u6587 \U0010ffff zzz"])
-
-
-def test_a_text_that_no_tokenizer_reads_is_named() -> None:
-    """Also from the middle of many."""
-    tokenizer = small.wordpiece()
-    tokenizer.model.unk_token = "nothing"
-    with pytest.raises(ValueError, match=r"the tokenizer fails at 'fox \u2603'"):
-        FastTokenizer(tokenizer)(["lake", "boat", "fox \u2603", "fox"])

@@ -65,20 +65,15 @@ def test_search_is_the_formula(strings: bool) -> None:
 def test_what_is_empty_or_does_not_fit() -> None:
     lexical = BM25()
     assert lexical.search(["a", ""]).ids.shape == (2, 0)
-    assert lexical.search([]).scores.shape == (0, 0)
     lexical.add(["", "?!"])  # Texts without words.
     assert lexical.search("a").scores.tolist() == [[0, 0]]
     lexical.add("One text.")
     assert lexical.search("text", 1).ids.tolist() == [[2]]
-    for method, arguments, error, message in (
-        (lexical.add, (["a", 5],), TypeError, r"texts\[1\] is of type int"),
-        (lexical.add, (["a"], [2]), ValueError, r"ids\[0\]=2 is in the index already"),
-        (lexical.search, ("a", 0), ValueError, "top_k=0"),
-        (lexical.remove, ([0, 9],), KeyError, "9 is not an id of the index; nothing was removed"),
-    ):
-        with pytest.raises(error, match=message):
-            method(*arguments)
-        assert len(lexical) == 3
+    with pytest.raises(TypeError, match=r"texts\[1\] is of type int"):
+        lexical.add(["a", 5])  # type: ignore[list-item]
+    with pytest.raises(KeyError, match="9 is not an id of the index; nothing was removed"):
+        lexical.remove([0, 9])
+    assert len(lexical) == 3
     lexical.remove([])
     lexical.remove([0, 1, 2])
     assert (len(lexical), lexical._numbers, lexical.search("text").ids.shape) == (0, {}, (1, 0))

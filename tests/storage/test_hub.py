@@ -97,30 +97,22 @@ def test_a_bare_name_is_looked_up_among_their_models_first(server: Hub, models: 
         load("me/none", revision="v2")
 
 
-PATHS = ("./tiny", "/no/such/folder", "a/b/c", "tiny/", "~/no-such-folder", "a\\b")
-NAMES = ("no-such-model", "a b", "x--y", "é", "me/.hidden.", "n" * 120)
-
-
 def test_what_is_neither_a_folder_nor_on_the_hub(server: Hub) -> None:
-    for name in PATHS:  # Which are not looked up.
+    for name in ("./tiny", "/no/such/folder", "a/b/c", "tiny/", "~/no-such-folder", "a\\b"):  # They are not looked up.
         with pytest.raises(FileNotFoundError, match=r"does not exist; pass a model's folder or its name on the hub$"):
             hub.resolve(name)
     assert server.calls == []
-    for name in NAMES:
-        shown = name if len(name) <= 60 else f"{name[:60]}…"
-        with pytest.raises(FileNotFoundError) as caught:
+    for name, shown in (
+        ("no-such-model", "no-such-model"),
+        ("me/.hidden.", "me/.hidden."),
+        ("n" * 120, "n" * 60 + "…"),
+    ):
+        message = f"^check the name and, for a private model, the token: '{shown}' is neither a folder nor a model"
+        with pytest.raises(FileNotFoundError, match=message):
             hub.resolve(name, organisation="sentence-transformers")
-        assert str(caught.value).startswith(
-            f"check the name and, for a private model, the token: {shown!r} is neither a folder nor a model"
-        )
 
 
-OTHERS = (
-    *("onnx/model.onnx", "onnx/config.json", "openvino/openvino_model.bin", "model.onnx", "tf_model.h5"),
-    *("flax_model.msgpack", "rust_model.ot", "optimizer.pt", "train_script.py", "picture.png"),
-)
-
-
+OTHERS = ("onnx/model.onnx", "onnx/config.json", "model.onnx", "tf_model.h5", "optimizer.pt", "train_script.py")
 PICKLED = ["2_Dense/pytorch_model.bin", "pytorch_model.bin"]
 
 
@@ -201,12 +193,9 @@ def test_push(kind: Any, api: Any, models: dict[str, Path], tmp_path: Path, monk
     if kind is SentenceEncoder:
         assert again.prompts == {"query": "Find: "}
         assert again.verify(tolerance=0)
-        facts = ["# tiny", "| Longest input | 33 tokens |", "| Dimensions | 4 |", "| Similarity | dot |"]
-        assert {*facts, "| Prompts | `query`: `'Find: '` |"} <= set(card.text.splitlines())
-        assert card.data.pipeline_tag == "sentence-similarity"
+        assert "| Longest input | 33 tokens |" in card.text
     else:
         np.testing.assert_array_equal(again.predict(pairs.PAIRS), model.predict(pairs.PAIRS))
-        assert card.data.pipeline_tag == "text-ranking"
     api.return_value.upload_folder.side_effect = PermissionError("no write access")  # The hub's own error.
     with pytest.raises(PermissionError, match="no write access"):
         model.push_to_hub("me/tiny")

@@ -72,7 +72,7 @@ def test_concurrent_saves_change_nothing(folder: Path, tmp_path: Path, monkeypat
 # ------------------------------------------------------------------------------------------------------- forking
 
 FORKING = """
-import json, os, signal, sys, tempfile, threading, time
+import json, os, signal, sys, threading, time
 import numpy as np, torch
 from sbert import SentenceEncoder
 from sbert.backends import huggingface, state
@@ -130,45 +130,17 @@ def held():
     thread.join()
     return [found, model.training]
 
-def importing():
-    # While one thread imports transformers, as any program may, three need it.
-    assert "transformers" not in sys.modules
-    failures = []
-
-    def call(function):
-        while "transformers" not in sys.modules:
-            time.sleep(0.001)
-        try:
-            function()
-        except BaseException as error:
-            failures.append(repr(error))
-
-    models = [SentenceEncoder(sys.argv[1], device="cpu") for _ in range(3)]
-    calls = [
-        lambda: models[0].save(tempfile.mkdtemp() + "/saved"),
-        lambda: models[1].tokenizer,
-        lambda: models[2][0].auto_model,
-    ]
-    threads = [threading.Thread(target=call, args=(function,)) for function in calls]
-    for thread in threads:
-        thread.start()
-    import transformers
-    for thread in threads:
-        thread.join()
-    return failures
-
 results = {
     "fork": child(lambda: [same(model.encode(texts)), torch.get_num_threads()]),
     "parent": [same(model.encode(texts)), torch.get_num_threads()],
     "held": held(),
-    "importing": importing(),
 }
 print(json.dumps(results))
 """
 
 
-@pytest.mark.slow  # Only a new process has not imported transformers yet, and forks with two threads.
-def test_forked_processes_encode_and_threads_import_transformers(folder: Path) -> None:
+@pytest.mark.slow  # Only a new process forks with two threads.
+def test_forked_processes_encode(folder: Path) -> None:
     """Children have as many threads as their parent, which goes on as before, and find no lock held.
 
     Nor does a call that goes on in the parent alone keep the child's model in eval mode.
@@ -179,7 +151,6 @@ def test_forked_processes_encode_and_threads_import_transformers(folder: Path) -
     assert done.returncode == 0, done.stderr
     forked = json.loads(done.stdout.splitlines()[-1])
     assert forked["fork"] == forked["parent"] == [True, 2]
-    assert forked["importing"] == []
     assert forked["held"] == [["free", True, True, True], True]
 
 

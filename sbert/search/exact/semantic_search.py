@@ -84,27 +84,20 @@ def semantic_search(
     if rescore is None:
         if oversample is not None:
             raise ValueError(f"oversample={oversample} needs rescore; pass rescore=, or remove oversample")
-        asked = _on_device_of("queries", queries, corpus)
+        asked = in_memory("queries", queries, corpus)
         parts = corpus if isinstance(corpus, Iterator) else iter([corpus])
         return search_blocks(asked, read_blocks(asked, parts, ranges=ranges), k, similarity)
     coarse, fine = open_corpus("corpus", corpus), open_corpus("rescore", rescore)
     if len(coarse) != len(fine):
         raise ValueError(f"rescore has {len(fine)} rows, and the corpus {len(coarse)}; pass the same rows in both")
-    asked = _on_device_of("queries", queries, coarse)
+    asked = in_memory("queries", queries, coarse)
     is_coded = fine.dtype in (np.int8, torch.int8)
     blocks = read_blocks(asked, iter([coarse]), ranges=None if is_coded else ranges)
     hits = search_blocks(asked, blocks, k * (check_positive("oversample", oversample) or _OVERSAMPLE), similarity)
-    return rescore_hits(queries, hits, fine, k, similarity, ranges if is_coded else None)
-
-
-def rescore_hits(
-    queries: Vectors, hits: Hits, corpus: Whole, top_k: int, similarity: str, ranges: npt.ArrayLike | None = None
-) -> Hits:
-    """The ``top_k`` of each query's hits by the scores of a corpus in a higher precision."""
     query_ids = np.repeat(np.arange(len(hits.indices)), hits.indices.shape[1])
-    scores = scores_of_rows(queries, corpus, query_ids, hits.indices.ravel(), similarity, ranges)
+    scores = scores_of_rows(queries, fine, query_ids, hits.indices.ravel(), similarity, ranges if is_coded else None)
     scores = scores.reshape(hits.indices.shape)
-    order = np.lexsort((hits.indices, -scores), axis=1)[:, :top_k]
+    order = np.lexsort((hits.indices, -scores), axis=1)[:, :k]
     return Hits(np.take_along_axis(scores, order, 1), np.take_along_axis(hits.indices, order, 1))
 
 
@@ -132,7 +125,7 @@ def scores_of_rows(
         Output: (pairs,).
     """
     whole = open_corpus(name, corpus)
-    asked = _on_device_of("queries", queries, whole)
+    asked = in_memory("queries", queries, whole)
     scores = np.empty(len(rows), np.float32)
     for low in range(0, len(asked), QUERIES):
         part = slice(*np.searchsorted(query_ids, (low, low + QUERIES)))
@@ -206,17 +199,11 @@ def open_corpus(name: str, vectors: Any) -> np.ndarray | Tensor:
     return matrix(name, vectors)
 
 
-def in_memory(name: str, vectors: Any) -> Tensor:
-    """Vectors in memory as float32 or float64, on a device that has float64."""
+def in_memory(name: str, vectors: Any, corpus: Any = None) -> Tensor:
+    """Vectors in memory as float32 or float64, on a device that has float64: that of a corpus on a GPU, or its own."""
     tensor = vectors_of(name, vectors).detach()
-    return tensor.to(_exact_device(tensor.device))
-
-
-def _on_device_of(name: str, vectors: Any, corpus: Any) -> Tensor:
-    """``in_memory``, on the device of the corpus if that is a tensor on another one than the CPU."""
-    tensor = in_memory(name, vectors)
-    on_cpu = not isinstance(corpus, Tensor) or corpus.device.type == "cpu"
-    return tensor if on_cpu else tensor.to(_exact_device(corpus.device))
+    on_gpu = isinstance(corpus, Tensor) and corpus.device.type != "cpu"
+    return tensor.to(_exact_device(corpus.device if on_gpu else tensor.device))
 
 
 def _exact_device(device: torch.device) -> torch.device:
