@@ -465,7 +465,9 @@ def search_blocks(asked: Tensor, parts: Iterable[Tensor], k: int, similarity: st
     queries, buffer = prepare(asked, "queries", similarity, exact=True, buffer=buffer), None
     if not len(asked):
         return Hits(np.empty((0, k), np.float32), np.empty((0, k), np.int64))
-    tops = [TopK(queries.part(slice(low, low + QUERIES)), k) for low in range(0, len(asked), QUERIES)]
+    tops = [TopK(queries, k)]
+    if not few:
+        tops = [TopK(queries.part(slice(low, low + QUERIES)), k) for low in range(0, len(asked), QUERIES)]
     for part in parts:
         for low in range(0, len(part), step):
             values = part[low : low + step]
