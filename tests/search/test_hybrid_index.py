@@ -101,6 +101,7 @@ def test_filters(model: SentenceEncoder) -> None:
     for where, years in (
         ({"year": {2001, 2002, "x"}}, {2001, 2002}),
         (lambda entry: entry["year"] > 2002, {2003, 2004}),
+        ({}, set(range(2000, 2005))),
     ):
         allowed = {row for row, entry in enumerate(METADATA) if entry["year"] in years}
         compare(index, expected, where, allowed)
