@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import sys
 
 import numpy as np
 import pytest
@@ -16,7 +15,6 @@ from tests.simulated_cuda.simulator import simulated
 pytestmark = pytest.mark.simulated_cuda
 SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
 CAPABILITIES = {(7, 5): torch.float32, (9, 0): torch.bfloat16}
-blocks = sys.modules["sbert.search.exact.semantic_search"]
 
 
 def draw(kind: str) -> np.ndarray:
@@ -46,7 +44,7 @@ def test_hits_are_those_of_a_cpu(kind: str, capability: tuple[int, int], monkeyp
     for similarity, k in itertools.product(SIMILARITIES, (1, 100)):
         expected = semantic_search(vectors[:40], vectors, k, similarity=similarity)
         for rows in (1 << 18, 1024):  # Two blocks, and three.
-            monkeypatch.setattr(blocks, "_ROWS_ON_GPU", rows)
+            monkeypatch.setattr(comparison, "_BLOCK_ON_GPU", rows)
             with simulated(capability):
                 given = torch.from_numpy(vectors).to(device)
                 assert comparison.product_dtype.__wrapped__(given.device) == CAPABILITIES[capability]
