@@ -102,9 +102,7 @@ environment          FAILED: RuntimeError: this machine has an NVIDIA GPU, but t
 ```
 
 ``--report FILE`` also writes these lines to a file, as they come, and the tracebacks, to paste into an issue.
-``python -m tests.simulated_cuda.doctor_reports FOLDER`` writes such reports of simulated machines: one that works, one
-with wrong vectors, one that dies. ``python -m tests.benchmarks.gpu`` measures encoding, training and search on a GPU
-beside sentence-transformers.
+``python -m tests.benchmarks.gpu`` measures encoding, training and search on a GPU beside sentence-transformers.
 
 ## Measure it
 

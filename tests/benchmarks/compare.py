@@ -1,11 +1,10 @@
-"""Two checkouts of this library beside each other: start, encoding, a training step, search, and peak memory.
+"""Two checkouts of this library beside each other: start, encoding, and peak memory.
 
-python -m tests.benchmarks.compare --old FOLDER [--new .] [--rounds 5] [--only encode] [--scale 1.0] [--processor]
+python -m tests.benchmarks.compare --old FOLDER [--new .] [--only encode] [--scale 1.0]
 
-Each checkout measures in processes of its own, which take turns; every round has new texts, the same for both. A figure
-is the median over the rounds, a ratio the median of old/new: more than 1 means that the new one is faster or smaller.
-The model is all-MiniLM-L6-v2. ``--scale 0.01`` shortens everything, to try the program; ``--processor`` counts
-processor time, for a machine that has other work.
+Each checkout measures in processes of its own, alternately; every round has new texts, the same for both. A figure is
+the median over the rounds, a ratio the median of old/new: more than 1 means that the new one is faster or smaller. The
+model is all-MiniLM-L6-v2. ``--scale 0.01`` shortens everything, to try the program.
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ WORDS = (
     "the a of and light stone river under green slowly house walks seven open sky because bread window friend carries"
     " winter music early garden letters against morning quiet market children remember silver across mountains"
 ).split()
-TASKS = ("start", "encode float32", "encode bfloat16", "many", "training", "search")
+TASKS, ROUNDS = ("start", "encode float32", "encode bfloat16", "many"), 5
 
 
 class Measure:
-    """One process: its random texts, its clock, and the figures so far."""
+    """One process: its random texts, and the figures so far."""
 
-    def __init__(self, seed: int, scale: float, clock: Callable[[], float]) -> None:
-        self.rng, self.scale, self.clock = np.random.default_rng(seed), scale, clock
+    def __init__(self, seed: int, scale: float = 1.0) -> None:
+        self.rng, self.scale = np.random.default_rng(seed), scale
         self.figures: dict[str, float] = {}
 
     def texts(self, count: int, words: int = 13, longest: int = 60) -> list[str]:
@@ -49,9 +48,9 @@ class Measure:
         gc.collect()  # A full collection of what the imports left takes as long as a load, and falls into any call.
         times, value = [], None
         for call in calls:
-            begin = self.clock()
+            begin = time.perf_counter()
             value = call()
-            times.append(1000 * (self.clock() - begin))
+            times.append(1000 * (time.perf_counter() - begin))
         self.figures[f"{name}, ms"] = statistics.median(times)
         return value
 
@@ -84,36 +83,6 @@ class Measure:
         model, texts = self.load(), self.texts(20_000)
         self.time("20,000 short, float32", [lambda: model.encode(texts, show_progress_bar=False)])
 
-    def training(self) -> None:
-        from sbert import Trainer, TrainingConfig
-        from sbert.losses import MultipleNegativesRankingLoss
-        from sbert.training import Callback
-
-        class Clock(Callback):
-            times: list[float] = []  # noqa: RUF012
-
-            def on_step(self, progress: Any) -> None:
-                self.times.append(clock())
-
-        clock = self.clock
-        rows = list(zip(self.texts(32 * 12), self.texts(32 * 12), strict=True))
-        config = TrainingConfig(batch_size=max(2, int(32 * self.scale)), steps=12, warmup=0.0)
-        trainer = Trainer(self.load(), rows, MultipleNegativesRankingLoss(), config, callbacks=[Clock()])
-        trainer.fit(show_progress_bar=False)
-        steps = np.diff(Clock.times[2:])
-        self.figures["training step of 32 pairs, ms"] = 1000 * float(np.median(steps))
-
-    def search(self) -> None:
-        from sbert.search import semantic_search
-
-        corpus = self.rng.standard_normal((max(100, int(100_000 * self.scale)), 384), np.float32)
-        corpus /= np.linalg.norm(corpus, axis=1, keepdims=True)
-        for count in (100, 1):
-            some = self.rng.standard_normal((8, count, 384), np.float32)
-            semantic_search(some[0], corpus, 10)
-            calls = [lambda queries=queries: semantic_search(queries, corpus, 10) for queries in some[1:]]  # type: ignore[misc]
-            self.time(f"search, {count} of 100,000 x 384", calls)
-
 
 def child(task: str, checkout: str, measure: Measure) -> None:
     """Measure in this process, and print the figures."""
@@ -129,32 +98,29 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--old", required=True)
     parser.add_argument("--new", default=".")
-    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", default="", help="tasks that begin so: " + ", ".join(TASKS))
     parser.add_argument("--scale", type=float, default=1.0)
-    parser.add_argument("--processor", action="store_true")
     parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
         task, checkout, seed = options.child
-        clock = time.process_time if options.processor else time.perf_counter
-        return child(task, checkout, Measure(int(seed), options.scale, clock))
+        return child(task, checkout, Measure(int(seed), options.scale))
     ratios: dict[str, list[float]] = defaultdict(list)
     medians: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    for number in range(options.rounds):
+    for number in range(ROUNDS):
         for task in (task for task in TASKS if task.startswith(options.only)):
             figures: dict[str, dict[str, float]] = {}
             for side in ("old", "new")[:: -1 if number % 2 else 1]:
                 checkout = getattr(options, side)
                 command = [sys.executable, __file__, "--old", "", "--scale", str(options.scale)]
-                command += ["--processor"] * options.processor + ["--child", task, checkout, str(number)]
+                command += ["--child", task, checkout, str(number)]
                 environment = {**os.environ, "PYTHONPATH": os.path.abspath(checkout), "PYTHONSAFEPATH": "1"}
                 done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True)
                 figures[side] = json.loads(done.stdout.splitlines()[-1])
             for name, old in figures["old"].items():
                 medians[name].append((old, figures["new"][name]))
                 ratios[name].append(old / figures["new"][name])
-    print(f"{'':40}{'old':>10}{'new':>10}{'old/new':>10}   of {options.rounds} rounds")
+    print(f"{'':40}{'old':>10}{'new':>10}{'old/new':>10}   of {ROUNDS} rounds")
     for name, pairs in medians.items():
         old, new = (statistics.median(column) for column in zip(*pairs, strict=True))
         spread = f"   {min(ratios[name]):.2f} to {max(ratios[name]):.2f}"

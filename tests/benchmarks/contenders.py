@@ -1,7 +1,7 @@
 """Speed of this library, of sentence-transformers and of other runtimes: many texts, one sentence; and the ceiling.
 
 python -m tests.benchmarks.contenders --data stsb/train.tsv --column sentence1 [--sample 2500] [--rounds 5] [--busy]
-    [--model all-MiniLM-L6-v2] [--only sbert,openvino] [--work short,mixed,one] [--keep FOLDER]
+    [--model all-MiniLM-L6-v2] [--only sbert,openvino] [--work short,mixed,one]
 
 Every contender has a process of its own, which loads once; they take turns on new texts in each round, after a short
 one to warm up. "short" are the texts of the file, "mixed" a quarter as many, each one to twenty of them joined; "one"
@@ -14,13 +14,11 @@ Few texts in all make batches of very different lengths, which cost those who pa
 OpenVINO and ONNX Runtime run what ``sbert export`` writes, with as many threads as torch; "openvino default" computes
 in bfloat16 where the processor has it. They and CTranslate2 have the thinnest code around them: ``tokenizers``, texts
 sorted by their number of tokens, batches of 32 padded to their longest. Pooling for CTranslate2, which has none, is our
-own, as in "padded", the loop of a tutorial: the mean alone. On small models, its single calls are faster with one
-thread. ``sbert-mini`` is the library's own model, of another dim. What is not installed is left out: ``pip install
-"sbert[onnx]" openvino ctranslate2``.
+own, as in "padded", the loop of a tutorial: the mean alone. ``sbert-mini`` is the bundled model, of another dim. What
+is not installed is left out: ``pip install "sbert[onnx]" openvino ctranslate2``.
 
 ``--model`` takes a folder, or a size of ``runtimes.MODELS``: random weights and the vocabulary of all-MiniLM-L6-v2, so
-that the speed is that of the real one, and the vectors mean nothing. Models and exports are written before anything is
-measured; with ``--keep`` they stay for the next run, and ``--rounds 0`` writes them alone.
+that the speed is that of the real one, and the vectors mean nothing.
 """
 
 from __future__ import annotations
@@ -52,8 +50,7 @@ from tests.benchmarks.turns import MODEL, OTHER, Round, compete, make_loads, pro
 SINGLES, LIMIT = 200, 600  # Texts that are encoded one by one; seconds after which a contender is ended.
 CONTENDERS = [f"{OTHER} float32", f"{OTHER} bfloat16", "sbert float32", "sbert bfloat16", "sbert 32 in input order"]
 CONTENDERS += ["padded 32 in input order", "openvino float32", "openvino default", "onnxruntime float32"]
-CONTENDERS += [f"ctranslate2 {dtype}{threads}" for dtype in ("float32", "int8") for threads in ("", " one thread")]
-CONTENDERS += [OWN]
+CONTENDERS += ["ctranslate2 float32", "ctranslate2 int8", OWN]
 
 
 def ceiling(dtype: torch.dtype) -> float:
@@ -153,7 +150,6 @@ def main() -> None:
     parser.add_argument("--only")
     parser.add_argument("--work", default="short,mixed,one")
     parser.add_argument("--busy", action="store_true")
-    parser.add_argument("--keep", type=Path)
     options = parser.parse_args()
     model = MODEL if options.model == "all-MiniLM-L6-v2" else options.model
     texts = list(dict.fromkeys(read_texts(options.data, options.column)))
@@ -164,19 +160,16 @@ def main() -> None:
     said = ", ".join(f"{dtype} {speed / 1e9:,.0f} GFLOP/s" for dtype, speed in ceilings.items())
     print(f"\nThe fastest matrix product: {said}", flush=True)
     with tempfile.TemporaryDirectory() as temporary:
-        folder = (options.keep or Path(temporary)) / Path(options.model).name
-        folder.mkdir(parents=True, exist_ok=True)
         rest = (options.sample, options.rounds, options.work.split(","), options.busy, threads, ceilings)
         kinds = {LIBRARIES[name.split(" ")[0]].kind for name in names}
         with start_process() as process:
-            plan, failures = process.submit(prepare, Plan(model, folder, texts, *rest), kinds).result()
+            plan, failures = process.submit(prepare, Plan(model, Path(temporary), texts, *rest), kinds).result()
         for name in list(names):
             if reason := failures.get(LIBRARIES[name.split(" ")[0]].kind):
                 names.remove(name)
                 print(f"{name} is left out: {reason}", flush=True)
-        if options.rounds:
-            makers = {name: partial(make_round, name, plan) for name in names}
-            compete(Path(options.model).name, makers, options.rounds, LIMIT)
+        makers = {name: partial(make_round, name, plan) for name in names}
+        compete(Path(options.model).name, makers, options.rounds, LIMIT)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from functools import partial
 from importlib.metadata import version
@@ -66,7 +65,7 @@ def encode(who: str, dtype: str, model: str, device: str, scale: float) -> Round
         call = SentenceEncoder(model, device=device, dtype="auto" if dtype == "default" else dtype).encode
 
     def run(number: int) -> tuple[dict[str, float], Any]:
-        draw, figures, vectors = Measure(number, scale, time.perf_counter), {}, []
+        draw, figures, vectors = Measure(number, scale), {}, []
         texts = draw.texts(10_000)
         for load, some in make_loads(texts, len(texts), 0).items():
             taken = seconds(lambda some=some: vectors.append(call(some, show_progress_bar=False)))
@@ -80,13 +79,14 @@ def encode(who: str, dtype: str, model: str, device: str, scale: float) -> Round
 
 def training(who: str, dtype: str, model: str, device: str, scale: float) -> Round:
     def run(number: int) -> tuple[dict[str, float], Any]:
-        draw, figures = Measure(number, scale, time.perf_counter), {}
+        draw, figures = Measure(number, scale), {}
         first, second, texts = (draw.texts(count) for count in (4096, 4096, 256))
         labels = draw.rng.random(len(first)).tolist()
-        for task, columns in {"stsb": (first, second, labels), "ranking": (first, second)}.items():
+        losses = {"CosineSimilarityLoss": (first, second, labels), "MultipleNegativesRankingLoss": (first, second)}
+        for loss, columns in losses.items():
             train = theirs if who == OTHER else ours
-            speed, encoder = train(model, list(zip(*columns, strict=True)), task, 0, dtype, device, BATCH)
-            figures[f"{'cosine' if task == 'stsb' else task}: rows/s"] = speed
+            speed, encoder = train(model, list(zip(*columns, strict=True)), loss, 0, dtype, device, BATCH)
+            figures[f"{loss}: rows/s"] = speed
         return figures, encoder.encode(texts, show_progress_bar=False)
 
     return run

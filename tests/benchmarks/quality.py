@@ -1,6 +1,6 @@
 """What all-MiniLM-L6-v2 learns from this library and from sentence-transformers: Spearman on STS benchmark, by seed.
 
-python -m tests.benchmarks.quality --data FOLDER --out RUNS.jsonl [--tasks stsb cross] [--rows N] [--seeds 5]
+python -m tests.benchmarks.quality --data FOLDER --out RUNS.jsonl [--tasks stsb cross] [--rows N]
 
 Both libraries get the same rows, start weights, batch size, number of steps and recipe: one pass, AdamW at 2e-5 (cross:
 1e-4), warm-up over a tenth, linear decay, clipping to a norm of 1, float32, at most 64 tokens. Each shuffles by its own
@@ -11,7 +11,7 @@ stsb: CosineSimilarityLoss on STS benchmark train. softmax: SoftmaxLoss on SNLI.
 binary cross-entropy on STS benchmark train. ranking: MultipleNegativesRankingLoss on triplets of SNLI: premises with
 each pair of their entailments and contradictions, where these are several, so that 9 of 10 batches repeat texts. This
 library masks repeated texts, sentence-transformers does not; in "ranking unmasked" a function calls this library's loss
-and does not take the ids of texts, and in "ranking no repeats" both libraries use their sampler "no_duplicates".
+and does not take the ids of texts.
 """
 
 from __future__ import annotations
@@ -35,21 +35,25 @@ from torch import Tensor
 
 from sbert import CrossEncoder, SentenceEncoder, Trainer, TrainingConfig
 from sbert.data import read_rows
-from sbert.evaluation import SimilarityEvaluator
 from sbert.losses import BinaryCrossEntropyLoss, CosineSimilarityLoss, MultipleNegativesRankingLoss, SoftmaxLoss
-from tests.benchmarks.training import Row, rows_of
+from tests.benchmarks.training import Row, evaluator_of, rows_of_stsb
 
-TASKS = {"stsb": 5749, "softmax": 4096, "cross": 5749}  # The rows, at most.
-TASKS |= dict.fromkeys(("ranking", "ranking unmasked", "ranking no repeats"), 2048)
+TASKS = {"stsb": 5749, "softmax": 4096, "cross": 5749, "ranking": 2048, "ranking unmasked": 2048}  # Rows, at most.
 RATES = {"cross": 1e-4}  # A new head needs a greater one to learn within a pass.
 LIBRARIES = ("sbert", "sentence-transformers")
-BATCH, TOKENS = 16, 64
+BATCH, TOKENS, SEEDS = 16, 64, 5
+
+
+def rows_of_nli(data: Path) -> list[Row]:
+    classes, file = ("contradiction", "entailment", "neutral"), data / "nli" / "snli_train_subset.tsv.gz"
+    rows = read_rows(file, ["premise", "hypothesis"], "label", classes=classes)
+    return [(row["premise"], row["hypothesis"], row["label"]) for row in rows]
 
 
 def triplets(data: Path) -> list[Row]:
     """Premises of SNLI, each with every pair of its entailments and contradictions, if there are several."""
     hypotheses: dict[str, tuple[list[str], list[str], list[str]]] = defaultdict(lambda: ([], [], []))
-    for premise, hypothesis, label in rows_of(data, "nli"):
+    for premise, hypothesis, label in rows_of_nli(data):
         hypotheses[premise][label].append(hypothesis)
     several = {text: sides for text, sides in hypotheses.items() if len(sides[0]) * len(sides[1]) > 1}
     return [(text, yes, no) for text, (against, after, _) in several.items() for yes in after for no in against]
@@ -59,7 +63,7 @@ def rows_for(task: str, data: Path, count: int) -> list[Row]:
     """The rows of a task, the same for all seeds and libraries."""
     if task.startswith("ranking"):
         return triplets(data)[:count]
-    return random.Random(0).sample(rows_of(data, "nli" if task == "softmax" else "stsb"), count)
+    return random.Random(0).sample((rows_of_nli if task == "softmax" else rows_of_stsb)(data), count)
 
 
 def unmasked(anchor: Tensor, positive: Tensor, *negatives: Tensor) -> Tensor:
@@ -79,8 +83,7 @@ def load(task: str, model: str) -> tuple[Any, Any]:
 
 def train_ours(task: str, model: str, rows: list[Row], seed: int) -> Any:
     """The weights after training by this library."""
-    sampler = "no_duplicates" if task == "ranking no repeats" else "random"
-    config = TrainingConfig(batch_size=BATCH, learning_rate=RATES.get(task, 2e-5), seed=seed, sampler=sampler)
+    config = TrainingConfig(batch_size=BATCH, learning_rate=RATES.get(task, 2e-5), seed=seed)
     torch.manual_seed(seed)  # Of the new heads.
     trained, network = load(task, model)
     kinds: dict[str, Callable[[], Any]] = {
@@ -117,7 +120,6 @@ def train_theirs(task: str, model: str, rows: list[Row], seed: int) -> Any:
         settings = arguments(
             folder, per_device_train_batch_size=BATCH, num_train_epochs=1, learning_rate=RATES.get(task, 2e-5),
             warmup_steps=0.1, weight_decay=0.01, use_cpu=True, seed=seed,
-            batch_sampler="no_duplicates" if task == "ranking no repeats" else "batch_sampler",
             save_strategy="no", report_to=[], disable_tqdm=True, logging_strategy="no",
         )  # fmt: skip
         trainer(model=trained, args=settings, train_dataset=table, loss=loss).train()
@@ -134,9 +136,7 @@ def measure(task: str, library: str, seed: int, count: int, data: Path) -> dict[
     seconds = round(time.perf_counter() - begin, 1)
     scored, network = load(task, model)  # This library computes the scores of both.
     network.load_state_dict(weights)
-    pairs = list(read_rows(data / "stsb" / "test.tsv", ["sentence1", "sentence2"], "score"))
-    evaluator = SimilarityEvaluator(*([row[name] for row in pairs] for name in ("sentence1", "sentence2", "label")))
-    spearman = 100 * evaluator(scored)["spearman"]
+    spearman = 100 * evaluator_of(data / "stsb" / "test.tsv")(scored)["spearman"]
     return {"task": task, "library": library, "seed": seed, "rows": count, "seconds": seconds, "test": spearman}
 
 
@@ -164,17 +164,15 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--tasks", nargs="*", choices=TASKS, default=list(TASKS))
     parser.add_argument("--rows", type=int, default=max(TASKS.values()))
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--processes", type=int, default=2)
     options = parser.parse_args()
     runs = [json.loads(line) for line in options.out.read_text().splitlines()] if options.out.exists() else []
     done = {tuple(run[key] for key in ("task", "library", "seed", "rows")) for run in runs}
     counts = {task: min(TASKS[task], options.rows) for task in options.tasks}
-    seeds = range(1, options.seeds + 1)
-    jobs = [(task, library, seed, count) for seed in seeds for task, count in counts.items() for library in LIBRARIES]
+    runs_of = [(task, library, count) for task, count in counts.items() for library in LIBRARIES]
+    jobs = [(task, library, seed, count) for seed in range(1, SEEDS + 1) for task, library, count in runs_of]
     jobs = [job for job in jobs if job not in done and job[:2] != ("ranking unmasked", LIBRARIES[1])]
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(options.processes, context, max_tasks_per_child=1) as pool, options.out.open("a") as file:
+    with ProcessPoolExecutor(2, context, max_tasks_per_child=1) as pool, options.out.open("a") as file:
         for job in as_completed([pool.submit(measure, *job, options.data) for job in jobs]):
             runs.append(job.result())
             print(json.dumps(runs[-1]), file=file, flush=True)

@@ -43,26 +43,20 @@ class Plan(NamedTuple):
     operations: Sequence[dict[str, float]] = ()  # Of each round, for each kind of texts.
 
 
-def make_network(name: str) -> Any:
-    import transformers
-
-    kind, _, options = MODELS[name]
-    vocabulary = len(transformers.AutoTokenizer.from_pretrained(MODEL))
-    config = getattr(transformers, f"{kind}Config")(vocab_size=vocabulary, **options)
-    return getattr(transformers, f"{kind}Model")(config).eval()
-
-
 def write_model(name: str, folder: Path) -> None:
     """A model of this size with random weights."""
-    from transformers import AutoTokenizer
+    import transformers
 
     from sbert import SentenceEncoder
     from sbert.modules import Normalize, Pooling, Transformer
 
     torch.manual_seed(0)
-    network, last = make_network(name), MODELS[name][1] == "lasttoken"
-    tokenizer = AutoTokenizer.from_pretrained(MODEL, model_max_length=512, padding_side="left" if last else "right")
-    chain = (Transformer(network, tokenizer, 512), Pooling(MODELS[name][1]), Normalize())
+    kind, pooling, options = MODELS[name]
+    side = "left" if pooling == "lasttoken" else "right"
+    tokenizer = transformers.AutoTokenizer.from_pretrained(MODEL, model_max_length=512, padding_side=side)
+    config = getattr(transformers, f"{kind}Config")(vocab_size=len(tokenizer), **options)
+    network = getattr(transformers, f"{kind}Model")(config).eval()
+    chain = (Transformer(network, tokenizer, 512), Pooling(pooling), Normalize())
     SentenceEncoder(*chain, device="cpu").save(folder, create_model_card=False)
 
 
@@ -73,10 +67,8 @@ def prepare(plan: Plan, kinds: set[str]) -> tuple[Plan, dict[str, str]]:
 
     failures = {}
     if plan.model in MODELS:
-        source = plan.folder / plan.model
-        if not source.exists():
-            write_model(plan.model, source)
-        plan = plan._replace(model=str(source))
+        write_model(plan.model, plan.folder / plan.model)
+        plan = plan._replace(model=str(plan.folder / plan.model))
     encoder: Any = SentenceEncoder(plan.model, device="cpu", dtype="float32")
     simple = [type(module).__name__ for module in encoder] == ["Transformer", "Pooling", "Normalize"]
     if not simple or encoder[1].modes != ("mean",):
@@ -90,12 +82,8 @@ def prepare(plan: Plan, kinds: set[str]) -> tuple[Plan, dict[str, str]]:
         tokenizer.enable_truncation(encoder.max_seq_length)
         tokenizer.save(str(folder / "tokenizer.json"))
 
-    writers: dict[str, Callable[[Path], Any]] = {
-        "onnx": partial(export, encoder, format="onnx"),
-        "ctranslate2": convert,
-    }
-    for kind, write in writers.items():
-        if kind in kinds - set(failures) and not (plan.folder / kind).exists():
+    for kind, write in {"onnx": partial(export, encoder, format="onnx"), "ctranslate2": convert}.items():
+        if kind in kinds - set(failures):
             try:
                 write(plan.folder / kind)
             except Exception as error:  # The other contenders go on.
@@ -105,19 +93,15 @@ def prepare(plan: Plan, kinds: set[str]) -> tuple[Plan, dict[str, str]]:
     return plan._replace(limit=encoder.max_seq_length, operations=operations), failures
 
 
-def count_weights(network: Any) -> int:
-    """Those that every token is multiplied with."""
-    sizes = {name: weight.numel() for name, weight in network.named_parameters() if weight.ndim == 2}
-    return sum(size for name, size in sizes.items() if "embed" not in name and "pooler" not in name)
-
-
 def count_operations(encoder: Any, texts: list[str]) -> float:
     """2 weights + 4 layers dim length operations for each token."""
     network, lengths = encoder[0].auto_model, encoder.tokenize(texts).lengths.double()
     config, heads = network.config, network.config.num_attention_heads
     dim = heads * (getattr(config, "head_dim", None) or config.hidden_size // heads)
     attention = 4 * config.num_hidden_layers * dim * lengths.square().sum()
-    return float(2 * count_weights(network) * lengths.sum() + attention)
+    sizes = {name: weight.numel() for name, weight in network.named_parameters() if weight.ndim == 2}
+    weights = sum(size for name, size in sizes.items() if "embed" not in name and "pooler" not in name)
+    return float(2 * weights * lengths.sum() + attention)
 
 
 # -------------------------------------------------------------------------------- the contenders, in their processes
@@ -214,9 +198,8 @@ def ctranslate2(what: str, plan: Plan) -> Encode:
     import ctranslate2
     from tokenizers import Tokenizer
 
-    folder, (dtype, *one) = plan.folder / "ctranslate2", what.split(" ", 1)
-    threads = 1 if one else plan.threads
-    model = ctranslate2.Encoder(str(folder), device="cpu", compute_type=dtype, intra_threads=threads)
+    folder = plan.folder / "ctranslate2"
+    model = ctranslate2.Encoder(str(folder), device="cpu", compute_type=what, intra_threads=plan.threads)
 
     def run(ids: list[list[int]]) -> Any:
         hidden = np.array(model.forward_batch(ids).last_hidden_state)  # (texts, longest, dim)

@@ -1,11 +1,9 @@
 """Time of search, mining and communities compared with sentence-transformers (and faiss, if it is installed).
 
-python -m tests.benchmarks.search [--rows 1000000] [--queries 1,10,100] [--dim 384] [--top-k 10] [--pairs-of 10000]
-    [--communities-of 100000] [--rounds 5] [--only search,pair,mining,communities] [--vectors FILE.npy]
+python -m tests.benchmarks.search [--only search,pair,mining,communities]
 
-Vectors are random directions around a few thousand centres, so that some are similar, as vectors of sentences are; or
-the rows of a .npy file. The libraries run in turns, and their results are compared. A ratio is the median over rounds
-of theirs / ours.
+Vectors are random directions around a few thousand centres, so that some are similar, as vectors of sentences are. The
+libraries run alternately, and their results are compared. A ratio is the median over rounds of theirs / ours.
 """
 
 from __future__ import annotations
@@ -23,6 +21,7 @@ from sentence_transformers import util
 from sbert.search import Index, community_detection, most_similar_pair, paraphrase_mining, semantic_search
 
 Ways = dict[str, Callable[[], Any]]
+DIM, TOP_K, ROUNDS = 384, 10, 5
 
 
 def directions(rows: int, dim: int, seed: int = 0) -> torch.Tensor:
@@ -39,11 +38,11 @@ def directions(rows: int, dim: int, seed: int = 0) -> torch.Tensor:
     return vectors
 
 
-def compare(name: str, ways: Ways, rounds: int, same: Callable[[dict[str, Any]], str]) -> None:
+def compare(name: str, ways: Ways, same: Callable[[dict[str, Any]], str]) -> None:
     """Time the ways in turns and print one line each; the first way is ours, the reference of the ratios."""
     results = {way: action() for way, action in ways.items()}  # This also warms up.
     times: dict[str, list[float]] = {way: [] for way in ways}
-    for number in range(rounds):
+    for number in range(ROUNDS):
         for way in list(ways)[:: -1 if number % 2 else 1]:
             start = time.perf_counter()
             ways[way]()
@@ -55,20 +54,19 @@ def compare(name: str, ways: Ways, rounds: int, same: Callable[[dict[str, Any]],
     print(f"  {same(results)}", flush=True)
 
 
-def search(options: argparse.Namespace) -> None:
-    corpus = load_vectors(options, options.rows)
-    for count in options.queries:
-        compare_search(options, corpus, directions(count, corpus.shape[1], 1))
+def search() -> None:
+    corpus = directions(1_000_000, DIM)
+    for count in (1, 10, 100):
+        compare_search(corpus, directions(count, DIM, 1))
 
 
-def compare_search(options: argparse.Namespace, corpus: torch.Tensor, queries: torch.Tensor) -> None:
+def compare_search(corpus: torch.Tensor, queries: torch.Tensor) -> None:
     index = Index()
     index.add(corpus)
-    k = options.top_k
     ways: Ways = {
-        "sbert": lambda: semantic_search(queries, corpus, k),
-        "sbert, Index": lambda: index.search(queries, k),
-        "sentence-transformers": lambda: util.semantic_search(queries, corpus, top_k=k),
+        "sbert": lambda: semantic_search(queries, corpus, TOP_K),
+        "sbert, Index": lambda: index.search(queries, TOP_K),
+        "sentence-transformers": lambda: util.semantic_search(queries, corpus, top_k=TOP_K),
     }
     try:
         import faiss
@@ -76,7 +74,7 @@ def compare_search(options: argparse.Namespace, corpus: torch.Tensor, queries: t
         flat = faiss.IndexFlatIP(corpus.shape[1])
         flat.add(torch.nn.functional.normalize(corpus).numpy())
         asked = torch.nn.functional.normalize(queries).numpy()
-        ways["faiss IndexFlatIP"] = lambda: flat.search(asked, k)
+        ways["faiss IndexFlatIP"] = lambda: flat.search(asked, TOP_K)
     except ImportError:
         print("(faiss-cpu is not installed)")
 
@@ -90,11 +88,11 @@ def compare_search(options: argparse.Namespace, corpus: torch.Tensor, queries: t
         equal = ", ".join(f"{(indices == other).mean():.5f} of {name}" for name, other in others.items())
         return f"indices equal to {equal}; maximum difference of scores {off:.1e}"
 
-    compare(f"top {k} of {len(corpus)} for {len(queries)} queries", ways, options.rounds, same)
+    compare(f"top {TOP_K} of {len(corpus)} for {len(queries)} queries", ways, same)
 
 
-def pair(options: argparse.Namespace) -> None:
-    vectors = load_vectors(options, options.pairs_of)
+def pair() -> None:
+    vectors = directions(10_000, DIM)
     mine = util.paraphrase_mining_embeddings
     ways: Ways = {"sbert": lambda: most_similar_pair(vectors), "sentence-transformers": lambda: mine(vectors)}
 
@@ -102,11 +100,11 @@ def pair(options: argparse.Namespace) -> None:
         score, first, second = results["sentence-transformers"][0]
         return f"ours {results['sbert']}, theirs ({score}, {first}, {second})"
 
-    compare(f"most similar pair of {len(vectors)}", ways, options.rounds, same)
+    compare(f"most similar pair of {len(vectors)}", ways, same)
 
 
-def mining(options: argparse.Namespace) -> None:
-    vectors = load_vectors(options, options.pairs_of)
+def mining() -> None:
+    vectors = directions(10_000, DIM)
     mine = util.paraphrase_mining_embeddings
     ways: Ways = {"sbert": lambda: paraphrase_mining(vectors), "sentence-transformers": lambda: mine(vectors)}
 
@@ -116,11 +114,11 @@ def mining(options: argparse.Namespace) -> None:
         others = {(first, second) for _, first, second in results["sentence-transformers"]}
         return f"{len(ours)} pairs and {len(others)}, of which {len(ours & others)} are the same"
 
-    compare(f"mining of {len(vectors)}", ways, options.rounds, same)
+    compare(f"mining of {len(vectors)}", ways, same)
 
 
-def communities(options: argparse.Namespace) -> None:
-    vectors = load_vectors(options, options.communities_of)
+def communities() -> None:
+    vectors = directions(100_000, DIM)
     detect = util.community_detection
     ways: Ways = {"sbert": lambda: community_detection(vectors), "sentence-transformers": lambda: detect(vectors)}
 
@@ -130,32 +128,20 @@ def communities(options: argparse.Namespace) -> None:
         same = sum(one[0] == two[0] and {*one} == {*two} for one, two in zip(ours, others, strict=False))
         return f"{len(ours)} communities and {len(others)}, {same} with the same centre and members"
 
-    compare(f"communities of {len(vectors)}", ways, min(options.rounds, 3), same)
+    compare(f"communities of {len(vectors)}", ways, same)
 
 
-def load_vectors(options: argparse.Namespace, rows: int) -> torch.Tensor:
-    if options.vectors:
-        return torch.from_numpy(np.load(options.vectors)[:rows])
-    return directions(rows, options.dim)
-
-
-SIZES = {"rows": 1_000_000, "dim": 384, "top-k": 10, "rounds": 5}
-SIZES.update({"pairs-of": 10_000, "communities-of": 100_000})  # Rows of what takes longer.
 PARTS = {f.__name__: f for f in (search, pair, mining, communities)}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, count in SIZES.items():
-        parser.add_argument(f"--{name}", type=int, default=count)
     parser.add_argument("--only", default="search,pair,mining,communities")
-    parser.add_argument("--queries", type=lambda counts: [*map(int, counts.split(","))], default=[1, 10, 100])
-    parser.add_argument("--vectors")
     options = parser.parse_args()
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads\n\n| what | who | median | theirs / ours |")
     print("|---|---|---|---|", flush=True)
     for part in options.only.split(","):
-        PARTS[part](options)
+        PARTS[part]()
 
 
 if __name__ == "__main__":

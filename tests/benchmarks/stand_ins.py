@@ -183,16 +183,9 @@ def write_models(cache: Path, names: Iterable[str], dim: int) -> None:
         shared = cache / f"model-{width}-{classes}"
         if not shared.exists():
             torch.manual_seed(0)
-            config = BertConfig(
-                vocab_size=len(tokenizer),
-                hidden_size=width,
-                num_hidden_layers=2 if width > 300 else 3,
-                num_attention_heads=4,
-                intermediate_size=128,
-                max_position_embeddings=512,
-                num_labels=classes or 2,
-                pad_token_id=tokenizer.pad_token_id,
-            )
+            shape = {"hidden_size": width, "num_hidden_layers": 2 if width > 300 else 3, "num_attention_heads": 4}
+            shape |= {"vocab_size": len(tokenizer), "intermediate_size": 128, "num_labels": classes or 2}
+            config = BertConfig(**shape, pad_token_id=tokenizer.pad_token_id)
             (BertForSequenceClassification if classes else BertForMaskedLM)(config).save_pretrained(shared)
             tokenizer.save_pretrained(shared)
         for full in (name, f"sentence-transformers/{name}")[: 2 - ("/" in name)]:
@@ -230,6 +223,9 @@ def _tables() -> dict[str, list[Any]]:
     asked = [(i, i + 1, " ".join(map(str, near[1:])), "1.0") for i, near in candidates]
     splits = ["train", "train", "dev", "test"]
     sts = [(splits[i % 4], "g", "f", "y", i, s, a, b) for i, (a, b, s) in enumerate(pairs[:400])]
+    labels = ("contradiction", "neutral", "entailment")
+    nli = [(splits[i % 4], "d", "f", a, b, labels[i % 3]) for i, (a, b, _) in enumerate(pairs)]
+    quora = ("qid1", "qid2", "question1", "question2", "is_duplicate")
     classified = [(2 * i, 2 * i + 1, a, b, int(s >= 3)) for i, (a, b, s) in enumerate(pairs)]
     articles = [json.dumps({"title": a, "paragraphs": [f"{b} {a} {b} {a} {b}"]}) for a, b, _ in pairs[:150]]
     return {
@@ -240,24 +236,11 @@ def _tables() -> dict[str, list[Any]]:
         "test.txt": asked[::-1],
         "train_random.txt": [(i, i + 1, i + 3) for i in range(100, 400, 2)],
         "stsbenchmark.tsv.gz": [("split", "genre", "dataset", "year", "sid", "score", "sentence1", "sentence2"), *sts],
-        "AllNLI.tsv.gz": [
-            ("split", "dataset", "filename", "sentence1", "sentence2", "label"),
-            *(
-                (splits[i % 4], "d", "f", a, b, "contradiction neutral entailment".split()[i % 3])
-                for i, (a, b, _) in enumerate(pairs)
-            ),
-        ],
-        "quora_duplicate_questions.tsv": [
-            ("id", "qid1", "qid2", "question1", "question2", "is_duplicate"),
-            *((i, *row) for i, row in enumerate(classified)),
-        ],
-        **{
-            f"classification/{name}_pairs.tsv": [
-                ("qid1", "qid2", "question1", "question2", "is_duplicate"),
-                *classified[i * 100 :][:100],
-            ]
-            for i, name in enumerate(("train", "dev", "test"))
-        },
+        "AllNLI.tsv.gz": [("split", "dataset", "filename", "sentence1", "sentence2", "label"), *nli],
+        "quora_duplicate_questions.tsv": [("id", *quora), *((i, *row) for i, row in enumerate(classified))],
+        "classification/train_pairs.tsv": [quora, *classified[:100]],
+        "classification/dev_pairs.tsv": [quora, *classified[100:200]],
+        "classification/test_pairs.tsv": [quora, *classified[200:300]],
         "wikipedia_doc_frequencies.txt": ["10000", *((word, numbers.randint(1, 5000)) for word in words)],
         "glove.6B.300d.txt.gz": [
             " ".join([word, *(f"{numbers.gauss(0, 0.4):.4f}" for _ in range(300))]) for word in words

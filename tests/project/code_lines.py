@@ -1,4 +1,4 @@
-"""Lines of code, without docstrings, comments and blank lines: python -m tests.project.code_lines."""
+"""Lines of code, without docstrings, comments and blank lines."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 PACKAGE = Path(__file__).parent.parent.parent / "sbert"
+_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 _NOTHING = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
 
@@ -19,9 +20,7 @@ def code_lines(source: str) -> int:
         if token.type not in _NOTHING:
             lines.update(range(token.start[0], token.end[0] + 1))
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and ast.get_docstring(
-            node
-        ):
+        if isinstance(node, _DOCUMENTED) and ast.get_docstring(node):
             lines -= {*range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1)}
     return len(lines)
 
@@ -32,10 +31,3 @@ def by_room(folder: Path = PACKAGE) -> Counter[str]:
     for path in folder.rglob("*.py"):
         lines[path.relative_to(folder).parts[0]] += code_lines(path.read_text(encoding="utf-8"))
     return lines
-
-
-if __name__ == "__main__":
-    rooms = by_room()
-    for room, lines in rooms.most_common():
-        print(f"{lines:6} {room}")
-    print(f"{sum(rooms.values()):6} in all")

@@ -1,4 +1,4 @@
-"""The language of the code and its documents: python -m tests.project.names [FOLDER ...].
+"""The language of the code and its documents: python -m tests.project.names.
 
 Lists public names and files with several meanings, variables whose names say nothing, and words for which the field has
 a term.
@@ -10,9 +10,8 @@ import ast
 import csv
 import io
 import re
-import sys
 import tokenize
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -20,11 +19,7 @@ from pathlib import Path
 from tests.project.code_lines import PACKAGE
 
 THEIRS = PACKAGE / "integrations" / "sentence_transformers"  # Names of another package over those of this one.
-# One name in several files, and why.
-INTERFACES = {
-    "add_arguments": "each command of the command line has it",
-    "run": "each command of the command line has it",
-}
+INTERFACES = ("add_arguments", "run")  # Each command of the command line has them.
 VAGUE = ("each", "given", "own")
 # What to write in place of a word; a word with a capital letter is looked for as it stands.
 WORDS = {
@@ -33,10 +28,7 @@ WORDS = {
     r"\brough(?:ly)?\b": "low precision, prefilter",
     r"by halves": "pairwise summation",
     r"furnish": "materialize",
-    r"padded_because": "padding_reason",
-    r"\bguided\b": "with_guide",
     r"\bkin\b": "BERT-family models",
-    r"reads_pairs": "is_cross_encoder",
     r"\b(?:whoever|nobody|somebody|anybody)\b": "the caller, no other thread, another process",
     r"\b(?:vector|tensor|number|score|pair|figure|byte|bit)s? a (?:text|token|word|row|pair|sentence)\b": "one per",
     r"\bless (?:rows|texts|tokens|vectors|files|lines)\b": "fewer",
@@ -49,15 +41,8 @@ WORDS = {
     r"\bin turns\b": "alternately",
     r"\bthe library's (?:small |own )?model\b|\bmodel of the library\b": "the bundled model",
     r"\bfrom the first release on\b": "once released",
-    r"\branks\.(?:lead|most|same)\b": "run_on_main, all_max, broadcast",
-    r"\bevaluation\.Sequence\b": "SequentialEvaluator",
-    r"by=[\"'](?:words|meaning)": "lexical, dense",
-    r"\b(?-i:Lexical)\b": "BM25",
-    r"\b(?-i:Room)\b": "MemoryLimit",
     r"\bbeginnings\b": "starts",
-    r"\btelling_": "warn_once, explain_disk_full",
     r"\b(?:un)?sealed\b": "with_checksum, without_checksum",
-    r"\b(?-i:Stored|_?Kept|_Alike)\b": "PartEntry, CachedBackend, InstanceCheckMeta",
     r"\btwins?\b": "copy_without_hooks",
     r"\bgap\b": "max_relative_error",
     r"\bblame\b": "load_error",
@@ -71,10 +56,6 @@ NAMES = {
     "kept": "cached",
     "places": "positions",
     "ways": "implementations",
-    "unread": "load_error",
-    "halved": "half_precision_backend",
-    "Form": "SignatureAdapter",
-    "Inference": "CallSettings",
 }
 DOCUMENTS = ("README.md", ".github/CONTRIBUTING.md", "tests/benchmarks/README.md", "examples/paper/README.md")
 
@@ -97,12 +78,6 @@ def definitions(path: Path) -> Iterator[str]:
             yield from (name for name in names if value.rpartition(".")[2] != name and is_other)
 
 
-def is_exempt(name: str, path: Path) -> bool:
-    if name in INTERFACES:
-        return path.parent == PACKAGE / "cli"
-    return path.is_relative_to(THEIRS) and name in _their_names()
-
-
 @cache
 def _their_names() -> set[str]:
     with (THEIRS / "names.csv").open(encoding="utf-8", newline="") as file:
@@ -113,8 +88,9 @@ def ambiguous_names() -> dict[str, list[str]]:
     """Public names that several files define, and the files."""
     files: dict[str, set[str]] = defaultdict(set)
     for path in sorted(PACKAGE.rglob("*.py")):
+        exempt = INTERFACES if path.parent == PACKAGE / "cli" else _their_names() if THEIRS in path.parents else ()
         for name in definitions(path):
-            if not name.startswith("_") and not is_exempt(name, path):
+            if not name.startswith("_") and name not in exempt:
                 files[name].add(path.relative_to(PACKAGE).as_posix())
     return {name: sorted(paths) for name, paths in files.items() if len(paths) > 1}
 
@@ -128,16 +104,16 @@ def ambiguous_files() -> dict[str, list[str]]:
     return {name: paths for name, paths in files.items() if len(paths) > 1}
 
 
-def vague_variables(folder: Path) -> dict[str, Counter[str]]:
-    """How often variables, parameters and loops have a name that says nothing, by room."""
-    counts: dict[str, Counter[str]] = defaultdict(Counter)
-    for path in sorted(folder.rglob("*.py")):
+def vague_variables() -> list[str]:
+    """Variables, parameters and loops whose name says nothing."""
+    result = []
+    for path in sorted(PACKAGE.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             is_new = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
             name = node.id if isinstance(node, ast.Name) and is_new else getattr(node, "arg", None)
             if name in VAGUE and (is_new or isinstance(node, ast.arg)):
-                counts[path.relative_to(folder).parts[0]][name] += 1
-    return dict(counts)
+                result.append(f"{path.relative_to(PACKAGE)}: {name}")
+    return result
 
 
 def wrong_words() -> dict[str, str]:
@@ -160,19 +136,9 @@ def _tokens(source: str) -> Iterator[str]:
     return (token.string for token in tokenize.generate_tokens(io.StringIO(source).readline) if token.type in kinds)
 
 
-def main() -> None:
-    for title, rows in (("Names", ambiguous_names()), ("Files", ambiguous_files())):
-        print(f"{title} with several meanings: {len(rows)}")
-        for name, paths in sorted(rows.items()):
-            print(f"  {name}: {', '.join(paths)}")
-    for folder in map(Path, sys.argv[1:] or ["sbert", "tests", "examples"]):
-        counts = vague_variables(folder)
-        print(f"Vague variables in {folder}: {sum(map(Counter.total, counts.values()))}")
-        for room, names in sorted(counts.items()):
-            print(f"  {room}: " + ", ".join(f"{name} {count}" for name, count in names.items()))
+if __name__ == "__main__":
+    for name, paths in {**ambiguous_names(), **ambiguous_files()}.items():
+        print(f"{name}: {', '.join(paths)}")
+    print(*vague_variables(), sep="\n")
     for place, better in wrong_words().items():
         print(f"{place} -> {better}")
-
-
-if __name__ == "__main__":
-    main()

@@ -143,10 +143,6 @@ def test_every_public_name_is_there() -> None:
     assert set(sbert.__all__) <= set(dir(sbert))
     for name, hint in (
         ("SentenceTransformer", "; instead of that of sentence-transformers: sbert.SentenceEncoder"),
-        (
-            "cos_sim",
-            "; instead of that of sentence-transformers: sbert.functional.cos_sim; NumPy arrays for NumPy arrays",
-        ),
         ("SentenceEncodr", "; did you mean 'SentenceEncoder'?"),
         ("trainning", "; did you mean 'training'?"),
         ("__path_of_pytest__", ""),

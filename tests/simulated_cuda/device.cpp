@@ -676,7 +676,6 @@ at::Tensor empty_strided(c10::IntArrayRef size, c10::IntArrayRef stride, std::op
 
 // ------------------------------------------------------------------------------------------- attention kernels
 
-bool built_with_flash = true;
 constexpr int64_t GRID = 65535;
 int64_t most_rows = GRID;  // Of the grid of a kernel.
 
@@ -684,7 +683,6 @@ int64_t most_rows = GRID;  // Of the grid of a kernel.
 void check_flash(const std::vector<at::Tensor>& tensors, const at::Tensor& rows_q, const at::Tensor& rows_k) {
   const auto& query = tensors[0];
   const int64_t dim = query.size(2);
-  TORCH_CHECK(built_with_flash, "USE_FLASH_ATTENTION was not enabled for build.");
   TORCH_CHECK(query.scalar_type() == at::kHalf || query.scalar_type() == at::kBFloat16,
               "FlashAttention only support fp16 and bf16 data type");
   for (const auto& tensor : tensors) {
@@ -966,13 +964,11 @@ void simulated_reset(int number) {
   current = 0;
   streams.fill(0);
   limit = fail_at = -1;
-  built_with_flash = true;
   most_rows = GRID;
   allocations = 0;
   most_used = used;
 }
 void simulated_grid(long rows) { most_rows = rows; }
-void simulated_flash(long built) { built_with_flash = built; }
 void simulated_memory(long most, long failing) {
   Locked locked(leaf);
   limit = most;

@@ -148,7 +148,6 @@ def run_test(mistake: Mistake) -> tuple[int, str]:
             for stream in (1, 2):
                 os.dup2(said.fileno(), stream)
             plant(mistake)
-            os.environ["SBERT_SIMULATED_CUDA"] = os.devnull  # The tests run here.
             options = ["-q", "-x", "-n0", "-p", "no:cacheprovider", "--tb=short"]
             os._exit(pytest.main([*options, "-k", name, str(Path(__file__).parent / f"test_{file}")]))
 

@@ -18,7 +18,6 @@ import shutil
 import subprocess
 import tempfile
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -28,8 +27,6 @@ from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
-from torch import Tensor
 from torch.utils import cpp_extension
 
 Capability = tuple[int, int]
@@ -37,7 +34,6 @@ SOURCE = Path(__file__).parent / "device.cpp"
 _lock = threading.Lock()
 
 
-@cache  # The source may change while a process runs, which cannot load the device twice.
 def compiled(kind: str = "cuda") -> Path:
     """The library for a type of devices, compiled once for each version of torch and of the source."""
     key = hashlib.sha256(f"{torch.__version__}{SOURCE.read_text(encoding='utf-8')}".encode()).hexdigest()[:16]
@@ -62,12 +58,8 @@ def compiled(kind: str = "cuda") -> Path:
     return library
 
 
-_libraries: dict[str, ctypes.CDLL] = {}  # By kind.
-
-
+@cache  # The source may change while a process runs, which cannot load the device twice.
 def _loaded(kind: str) -> ctypes.CDLL:
-    if kind in _libraries:
-        return _libraries[kind]
     library = compiled(kind)
     torch.ops.load_library(str(library))
     made = ctypes.CDLL(str(library))
@@ -75,45 +67,14 @@ def _loaded(kind: str) -> ctypes.CDLL:
     for name in ("stream", "new_stream", "used", "most_used"):
         getattr(made, f"simulated_{name}").restype = ctypes.c_long
     made.simulated_report.restype = ctypes.c_char_p
-    _libraries[kind] = made
     return made
 
 
 class Simulator:
     """What the simulated devices have done, and what they are to do."""
 
-    def __init__(self, library: ctypes.CDLL, capabilities: list[Capability]) -> None:
-        self._library, self._capabilities, self.has_flash = library, capabilities, True
-        self._shapes: dict[str, set[tuple[torch.Size, ...]]] = {"shapes of attention": set(), "plans of cuDNN": set()}
-
-    @contextmanager
-    def observed_attention(self) -> Iterator[None]:
-        """Count the shapes of torch's attention; and those that cuDNN would plan, which torch prefers on an H100."""
-        run = F.scaled_dot_product_attention
-
-        def attention(query: Tensor, key: Tensor, *others: Any, **options: Any) -> Tensor:
-            if query.device.type == "cuda":
-                half = query.dtype in (torch.float16, torch.bfloat16)
-                cudnn = half and self._capabilities[query.device.index] >= (9, 0)
-                self._shapes["shapes of attention"].add((query.shape, key.shape))
-                if cudnn and torch.backends.cuda.cudnn_sdp_enabled():
-                    self._shapes["plans of cuDNN"].add((query.shape, key.shape))
-            return run(query, key, *others, **options)
-
-        F.scaled_dot_product_attention = attention
-        try:
-            yield
-        finally:
-            F.scaled_dot_product_attention = run
-
-    @contextmanager
-    def counted(self) -> Iterator[Counter[str]]:
-        """What is counted in a block; the result is complete behind it."""
-        for shapes in self._shapes.values():
-            shapes.clear()
-        before, new = Counter(self.counts()), Counter[str]()
-        yield new
-        new.update(Counter(self.counts()) - before)
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._library = library
 
     def call(self, name: str, *arguments: Any) -> Any:
         kinds = {int: ctypes.c_long, ctypes.c_void_p: ctypes.c_void_p}
@@ -126,8 +87,7 @@ class Simulator:
     def counts(self) -> dict[str, int]:
         """Every count by its name."""
         lines = self._library.simulated_report().decode().splitlines()
-        shapes = {name: len(each) for name, each in self._shapes.items() if each}
-        return {name: int(number) for name, _, number in (line.rpartition("\t") for line in lines)} | shapes
+        return {name: int(number) for name, _, number in (line.rpartition("\t") for line in lines)}
 
     def problems(self) -> list[str]:
         """What would have been undefined on a GPU."""
@@ -137,37 +97,16 @@ class Simulator:
         """Refuse memory beyond a limit in bytes, or the allocation of this number from now on."""
         self._library.simulated_memory(ctypes.c_long(limit), ctypes.c_long(failing))
 
-    def without_flash(self) -> None:
-        """As torch may be built."""
-        self.has_flash = False
-        for library in _libraries.values():  # The last one that was loaded computes for all.
-            library.simulated_flash(ctypes.c_long(0))
 
-
-class RealGpu(Simulator):
+class RealGpu:
     """In the place of the simulated devices, where there is one that is not simulated."""
 
-    def __init__(self) -> None:
-        """Without a library."""
-
-    def call(self, name: str, *arguments: Any) -> Any:
-        pytest.skip("only simulated devices do this")
-
-    def counts(self) -> dict[str, int]:
-        pytest.skip("only simulated devices count")
-
-    def problems(self) -> list[str]:
-        return []
-
-    def memory(self, limit: int = -1, failing: int = -1) -> None:
-        pytest.skip("only simulated devices refuse memory")
-
-    def without_flash(self) -> None:
-        pytest.skip("this is a choice of simulated devices")
+    def __getattr__(self, name: str) -> Any:
+        pytest.skip(f"only simulated devices have {name}()")
 
 
 @contextmanager
-def _real(capability: Capability | list[Capability]) -> Iterator[Simulator]:
+def _real(capability: Capability | list[Capability]) -> Iterator[Any]:
     wanted = capability if isinstance(capability, list) else [capability]
     # The same side of 8.0, from which on torch has its kernel for rows of any length.
     own = [torch.cuda.get_device_capability(index) >= (8, 0) for index in range(torch.cuda.device_count())]
@@ -296,7 +235,7 @@ def without_fusion() -> Iterator[None]:
 @contextmanager
 def simulated(
     capability: Capability | list[Capability] = (9, 0), devices: int = 2, kind: str = "cuda"
-) -> Iterator[Simulator]:
+) -> Iterator[Any]:
     """CUDA devices of one compute capability, or of one each; or devices of the kind ``"xpu"`` or ``"mps"``.
 
     Where there is a CUDA device, nothing is simulated: what compares vectors runs there, and the test is skipped where
@@ -323,17 +262,14 @@ def simulated(
             setattr(module, name, patches[name])
         # torch's custom operations look for this.
         setattr(torch._C, f"_{kind}_getCurrentRawStream", lambda device: library.simulated_stream(device))
-        simulator, has_flash = Simulator(library, capabilities), torch.backends.cuda.is_flash_attention_available
-        torch.backends.cuda.is_flash_attention_available = lambda: simulator.has_flash
+        simulator, has_flash = Simulator(library), torch.backends.cuda.is_flash_attention_available
+        torch.backends.cuda.is_flash_attention_available = lambda: True
         try:
-            with simulator.observed_attention():
-                yield simulator
+            yield simulator
             module.synchronize()
             assert not simulator.problems(), simulator.problems()
         finally:
             for name, value in before.items():
                 delattr(module, name) if value is missing else setattr(module, name, value)
             torch.backends.cuda.is_flash_attention_available = has_flash
-            for each in _libraries.values():
-                each.simulated_flash(ctypes.c_long(1))
             library.simulated_stop()

@@ -4,44 +4,45 @@ from __future__ import annotations
 
 import io
 import re
-import subprocess
-import sys
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
 import torch
 
+from sbert.backends import attention, fused
 from sbert.cli import benchmark, gpu_doctor
 from sbert.cli.main import main
 from tests.cli.test_benchmark import start_thread
-from tests.project.code_lines import PACKAGE
 from tests.simulated_cuda.simulator import simulated
 
 pytestmark = pytest.mark.simulated_cuda
 
 
-@pytest.fixture(scope="module")
-def reports(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture
+def examine(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    """Runs the command on two devices: its exit code, the line of each stage, and the report with the same lines."""
     if torch.cuda.is_available():
         pytest.skip("these are of simulated devices")
-    folder = tmp_path_factory.mktemp("reports")
-    command = [sys.executable, "-m", "tests.simulated_cuda.doctor_reports", str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=PACKAGE.parent)
-    assert done.returncode == 0, done.stderr
-    return folder
+    monkeypatch.setattr(benchmark, "start_process", start_thread)
+    monkeypatch.setattr(gpu_doctor, "_TEXTS", 32)
+    monkeypatch.setattr(gpu_doctor, "_CORPUS", 2000)
+
+    def run() -> tuple[int, dict[str, str], str]:
+        with simulated([(9, 0), (8, 0)]):
+            code = main(["doctor", str(folder), "--gpu", "--report", str(tmp_path / "report")])
+        printed, report = capsys.readouterr().out.splitlines(), (tmp_path / "report").read_text(encoding="utf-8")
+        assert [line for line in report.splitlines() if line in printed] == printed
+        return code, {line[:20].rstrip(): line[21:] for line in printed}, report
+
+    return run
 
 
-def read(reports: Path, machine: str) -> tuple[dict[str, str], str, str]:
-    """The line of each stage, as it was printed; the report, which has the same lines; and the exit code."""
-    printed, report, code = ((reports / f"{machine}.{kind}").read_text() for kind in ("printed", "report", "code"))
-    assert [line for line in report.splitlines() if line in printed.splitlines()] == printed.splitlines()
-    return {line[:20].rstrip(): line[21:] for line in printed.splitlines()}, report, code
-
-
-def test_a_healthy_machine(reports: Path) -> None:
-    lines, _, code = read(reports, "healthy")
-    assert code == "0"
+def test_a_healthy_machine(examine: Any) -> None:
+    code, lines, _ = examine()
+    assert code == 0, lines
     assert list(lines) == [*gpu_doctor.STAGES, "vectors, cuda:1"]
     assert all(line.startswith("ok; ") for line in lines.values())
     assert "cuda:1 namespace(name='Simulated', major=8" in lines["environment"]
@@ -53,20 +54,28 @@ def test_a_healthy_machine(reports: Path) -> None:
         assert float(errors["bfloat16"]) < 0.02
 
 
-def test_a_broken_machine(reports: Path) -> None:
-    """What fails or dies ends no other stage."""
-    lines, report, code = read(reports, "broken")
-    assert code == "1"
-    assert {stage for stage, line in lines.items() if not line.startswith("ok; ")} == {
-        "vectors", "vectors, cuda:1", "attention", "speed",
-    }  # fmt: skip
-    assert re.match(
-        r"FAILED: AssertionError: DIFFERENT vectors: error .*; SBERT_BACKEND=plain avoids", lines["vectors"]
-    )
-    assert lines["attention"].startswith(
-        "FAILED: AcceleratorError: CUDA error: an illegal memory access; SBERT_BACKEND"
-    )
-    assert "terminated abruptly" in lines["speed"]
+def test_a_broken_machine(examine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Vectors of many rows are wrong, a context is dead, and a process dies: no other stage ends with them."""
+
+    def attend(q: Any, k: Any, v: Any, rows: Any, **options: Any) -> Any:
+        return attention.attend(q, k, v, rows, **options) * (1 + (q.is_cuda and rows.rows > 9))
+
+    stages = ("environment", "plain vectors", "vectors", "attention", "speed")
+    error = torch.AcceleratorError("CUDA error: an illegal memory access")
+    monkeypatch.setattr(gpu_doctor, "STAGES", {name: gpu_doctor.STAGES[name] for name in stages})
+    monkeypatch.setattr(fused, "attend", attend)
+    monkeypatch.setattr(gpu_doctor, "attend", mock.Mock(side_effect=error))
+    monkeypatch.setattr(benchmark, "load", mock.Mock(side_effect=BrokenProcessPool("terminated abruptly")))
+    code, lines, report = examine()
+    assert code == 1
+    assert {stage for stage, line in lines.items() if line.startswith("ok; ")} == {"environment", "plain vectors"}
+    for stage, words in {
+        "vectors": "AssertionError: DIFFERENT vectors: error .*; SBERT_BACKEND=plain avoids",
+        "vectors, cuda:1": "AssertionError: DIFFERENT vectors",
+        "attention": "AcceleratorError: CUDA error: an illegal memory access; SBERT_BACKEND",
+        "speed": "BrokenProcessPool: terminated abruptly",
+    }.items():
+        assert re.match(f"FAILED: {words}", lines[stage])
     assert "in _compare\n" in report
 
 

@@ -255,12 +255,7 @@ def test_an_illegal_access_in_the_third_call(
 
 
 def test_an_illegal_access_in_the_check(folder: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: Any, **__: Any) -> Any:
-        raise torch.AcceleratorError(ILLEGAL)
-
-    monkeypatch.setattr(
-        fused, "attend", lambda q, *given, **options: (fail if q.is_cuda else attention.attend)(q, *given, **options)
-    )
+    monkeypatch.setattr(fused, "attend", on_gpu(raises(torch.AcceleratorError(ILLEGAL))))
     with simulated(), pytest.raises(torch.AcceleratorError, match=f"{ILLEGAL}\n.*{REMEDY}"):
         SentenceEncoder(folder, device="cuda").encode(TEXTS)
     assert stored(cache) == []
@@ -357,9 +352,7 @@ def test_float16_that_overflows(folder: Path, cache: Path, checks: list[Any]) ->
 
 def test_threads_wait_for_the_first_check(folder: Path, expected: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither returns what the check finds to be wrong; one that was interrupted is repeated."""
-    monkeypatch.setattr(
-        fused, "attend", lambda q, *given, **options: (1 + q.is_cuda) * attention.attend(q, *given, **options)
-    )
+    monkeypatch.setattr(fused, "attend", on_gpu(lambda *given, **options: 2 * attention.attend(*given, **options)))
     compare, calls = self_check.compare, list[int]()
 
     def slow(*given: Any) -> Any:
@@ -393,9 +386,9 @@ def test_products_in_tf32_are_allowed_their_error(setting: str, value: object) -
     assert self_check.vector_tolerance(torch.float32) <= 1e-4
 
 
-@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize(("dtype", "large"), [("float32", False), ("auto", False), ("float32", True)])
 def test_a_cross_encoder(
-    large: bool, tmp_path: Path, cache: Path, checks: list[Any], monkeypatch: pytest.MonkeyPatch
+    dtype: str, large: bool, tmp_path: Path, cache: Path, checks: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a large one, beside the plain way on its device: no copy is made on the host."""
     path, rows = pairs.folder(tmp_path / "cross"), [(text, "a boat") for text in TEXTS]
@@ -403,8 +396,8 @@ def test_a_cross_encoder(
     if large:
         monkeypatch.setattr(self_check, "_LARGE", 0)
     with simulated():
-        model = CrossEncoder(path, device="cuda")
-        np.testing.assert_allclose(model.predict(rows), scores, atol=1e-5)
+        model = CrossEncoder(path, device="cuda", dtype=dtype)
+        np.testing.assert_allclose(model.predict(rows), scores, atol=1e-5 if dtype == "float32" else 2e-2)
         assert not model.plain_devices
     assert len(checks) == len(stored(cache)) == 1
 

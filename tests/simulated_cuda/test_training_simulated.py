@@ -6,19 +6,15 @@ import itertools
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from sbert import SentenceEncoder, TokenBatch
-from sbert.backends.attention import attend, padded_shape, without_cudnn
-from sbert.batch import Ragged
-from sbert.inputs.devices import default_batch_tokens
+from sbert.backends.attention import attend, without_cudnn
 from sbert.losses import MultipleNegativesRankingLoss
 from sbert.losses.signature import Signature
-from sbert.pipeline.batching import plan, windows
 from sbert.training.backward import TrainingBatch, backward
 from tests.backends.test_families import build
 from tests.simulated_cuda.simulator import simulated
@@ -62,12 +58,13 @@ def test_gradient_of_all_rows(dtype: torch.dtype, dim: int, key_heads: int, opti
         assert (ours - theirs).norm() <= 0.01 * theirs.norm()
 
 
+@pytest.mark.parametrize("capability", [(7, 5), (9, 0)])
 @pytest.mark.parametrize("key_heads", [1, 2])
 @pytest.mark.parametrize("options", [{}, {"causal": True}, {"window": 3, "scale": 0.3}, {"bias": 9}], ids=str)
 def test_without_the_kernel_rows_are_padded(
-    key_heads: int, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    capability: tuple[int, int], key_heads: int, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In one call, of a shape that other batches have as well."""
+    """In one call, of a shape that other batches have as well: on older GPUs, and where torch is built without it."""
     calls, run = [], F.scaled_dot_product_attention
 
     def recorded(query: Tensor, *args: Any, **others: Any) -> Tensor:
@@ -80,7 +77,8 @@ def test_without_the_kernel_rows_are_padded(
     if longest := options.get("bias"):
         options = {"bias": torch.linspace(-1, 1, 2 * longest * longest).view(2, longest, longest)}
     half = {name: value.to("cpu", torch.half) if name == "bias" else value for name, value in options.items()}
-    with simulated((7, 5)):
+    with simulated(capability), monkeypatch.context() as build:
+        build.setattr(torch.backends.cuda, "is_flash_attention_available", lambda: False)
         expected = gradients(values, "cpu", torch.float32, **options)
         moved = {name: value.to("cuda") if name == "bias" else value for name, value in half.items()}
         result = gradients(values, "cuda", torch.half, **moved)
@@ -98,61 +96,6 @@ def test_the_last_call_to_end_restores_cudnn() -> None:
     assert not torch.backends.cuda.cudnn_sdp_enabled()
     second.__exit__(None, None, None)
     assert torch.backends.cuda.cudnn_sdp_enabled() == before
-
-
-@pytest.mark.parametrize("name", ["normal", "uniform"])
-def test_few_shapes(name: str) -> None:
-    """Of the batches of 20,000 texts of 65 to 384 tokens."""
-    rng = np.random.default_rng(0)
-    drawn = rng.normal(200, 60, 20_000) if name == "normal" else rng.uniform(65, 385, 20_000)
-    lengths, shapes, device = drawn.clip(65, 384).astype(np.int64), set(), torch.device("cuda")
-    for window in windows(len(lengths), device):
-        for rows in plan(lengths[window], default_batch_tokens(device)):
-            offsets = torch.from_numpy(np.append(0, lengths[window][rows].cumsum()))
-            shapes.add(padded_shape(Ragged(torch.zeros(0), offsets), device))
-    assert len(shapes) <= 64
-    # The grids of kernels have at most 65,535 rows.
-    most = plan(np.ones(100_000, np.int64), 10**6)
-    assert max(padded_shape(Ragged(torch.zeros(0), torch.arange(len(rows) + 1)), device)[0] for rows in most) <= 65_535
-
-
-def test_torch_without_the_kernel() -> None:
-    """As some builds are: rows are padded, with the same gradients."""
-    values = [x.bfloat16().float() for x in inputs(8)]
-    with simulated() as gpu:
-        gpu.without_flash()
-        expected = gradients(values, "cpu", torch.float32)
-        result = gradients(values, "cuda", torch.bfloat16)
-        assert gpu.count("kernel _flash_attention_forward") == 0
-    for ours, theirs in zip(result, expected, strict=True):
-        assert (ours - theirs).norm() <= 0.02 * theirs.norm()
-
-
-# What torch 2.12 and 2.13 have beside the arguments of 2.10 and 2.11.
-SIGNATURES = {"2.10": "", "2.12": ", Tensor? block_table=None, int? num_splits=None"}
-
-
-@pytest.mark.parametrize("first", SIGNATURES)
-def test_the_kernel_has_the_arguments_of_each_torch(first: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By a stand-in with the signature of a release, from this one on."""
-    operator, library = torch.ops.aten._flash_attention_forward, torch.library.Library("stand_in", "FRAGMENT")
-    name = f"flash_{first.replace('.', '_')}"
-    library.define(
-        f"{name}(Tensor query, Tensor key, Tensor value, Tensor? cum_seq_q, Tensor? cum_seq_k, SymInt max_q,"
-        " SymInt max_k, float dropout_p, bool is_causal, bool return_debug_mask, *, float? scale=None,"
-        " SymInt? window_size_left=None, SymInt? window_size_right=None, Tensor? seqused_k=None,"
-        f" Tensor? alibi_slopes=None{SIGNATURES[first]}) -> (Tensor, Tensor, Tensor, Tensor, Tensor)"
-    )
-    library.impl(name, operator, "CompositeImplicitAutograd")
-    values = [x.bfloat16().float() for x in inputs(8)]
-    with simulated() as gpu:
-        monkeypatch.setattr(torch.ops.aten, "_flash_attention_forward", getattr(torch.ops.stand_in, name))
-        for options in ({}, {"causal": True, "scale": 0.3}, {"window": 4}):
-            expected = gradients(values, "cpu", torch.float32, **options)
-            result = gradients(values, "cuda", torch.bfloat16, **options)
-            for ours, theirs in zip(result, expected, strict=True):
-                assert (ours - theirs).norm() <= 0.02 * theirs.norm()
-        assert gpu.count("kernel _flash_attention_backward") >= 3
 
 
 def model(folder: Path, device: str, dropout: float) -> SentenceEncoder:
