@@ -30,6 +30,10 @@ TEXTS = [
 ]
 
 
+SHAPE: dict[str, Any] = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+SHAPE["max_position_embeddings"] = 64
+
+
 def words() -> list[str]:
     """The words of the corpus and the characters that they are made of, always in one order.
 
@@ -116,14 +120,7 @@ def bert_model(seed: int = 0, layers: int = 2) -> Any:
     """A BERT for the tokenizer ``wordpiece``."""
     from transformers import BertConfig, BertModel
 
-    config = BertConfig(
-        vocab_size=wordpiece().get_vocab_size(),
-        hidden_size=16,
-        num_hidden_layers=layers,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=64,
-    )
+    config = BertConfig(vocab_size=wordpiece().get_vocab_size(), **{**SHAPE, "num_hidden_layers": layers})
     return randomized(BertModel(config), seed)
 
 
@@ -161,9 +158,3 @@ def pooling(*modes: str, dim: int = 16, **more: Any) -> dict[str, Any]:
     keys = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
     flags = {f"pooling_mode_{key}": key in modes for key in keys}
     return {"word_embedding_dimension": dim, **flags, **more}
-
-
-def enable_checkpointing(network: Any, options: dict[str, Any]) -> None:
-    """Compute activations again in the backward pass; transformers before 5.21 have another name for it."""
-    name = "activation" if hasattr(network, "activation_checkpointing_enable") else "gradient"
-    getattr(network, f"{name}_checkpointing_enable")(options)

@@ -22,15 +22,14 @@ from torch import Tensor
 
 from sbert import SentenceEncoder
 from tests import small
+from tests.backends import test_families
 
 pytestmark = [
     pytest.mark.slow,  # Each model is built, loaded, saved and loaded again, and transformers imports its classes.
     pytest.mark.filterwarnings("ignore::DeprecationWarning:transformers"),
     pytest.mark.filterwarnings("ignore:not every program reads this model:UserWarning"),
 ]
-SHAPE = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
-TYPES = {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "type_vocab_size": 1}
-ROBERTA = {**SHAPE, **TYPES, "max_position_embeddings": 130}
+ROBERTA = {**test_families.ROBERTA, "max_position_embeddings": 130}
 NOMIC = {
     "n_embd": 16,
     "n_layer": 2,
@@ -112,7 +111,7 @@ class Asked(NamedTuple):
     pooling: str = "cls_token"
 
 
-NOMIC_NATIVE = {**SHAPE, "max_position_embeddings": 64, "rope_parameters": {"rope_type": "default", "rope_theta": 1e3}}
+NOMIC_NATIVE = {**small.SHAPE, "rope_parameters": {"rope_type": "default", "rope_theta": 1e3}}
 GTE_NATIVE = {**ROBERTA, "rope_parameters": {"rope_type": "default", "rope_theta": 2e4}}
 WITHOUT_TYPES = {"type_vocab_size": 0}
 # modernbert, qwen3, gemma3, xlm-roberta and BERT are in test_families.py and the contract of the backends.

@@ -17,16 +17,10 @@ from tests import small
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:transformers")
 LIMIT = 24
-SHAPE: dict[str, Any] = {
-    "hidden_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 32,
-    "max_position_embeddings": 64,
-}
-ROBERTA = {**SHAPE, "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "type_vocab_size": 1}
+SHAPE, TOKENS = small.SHAPE, {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2}
+ROBERTA = {**SHAPE, **TOKENS, "type_vocab_size": 1}
 DISTIL = {"dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 32, "max_position_embeddings": 64}
-ALBERT = {**SHAPE, "embedding_size": 8, "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2}
+ALBERT = {**SHAPE, **TOKENS, "embedding_size": 8}
 ELECTRA = {**SHAPE, "embedding_size": 8}
 DEBERTA = {
     **SHAPE,
@@ -39,17 +33,9 @@ DEBERTA = {
     "type_vocab_size": 0,
     "pad_token_id": 1,
 }
-MODERN = {
-    **SHAPE,
-    "pad_token_id": 1,
-    "bos_token_id": 0,
-    "eos_token_id": 2,
-    "cls_token_id": 0,
-    "sep_token_id": 2,
-    "local_attention": 8,
-}
+MODERN = {**SHAPE, **TOKENS, "cls_token_id": 0, "sep_token_id": 2, "local_attention": 8}
 T5 = {"d_model": 16, "d_kv": 8, "d_ff": 32, "num_layers": 2, "num_heads": 2, "pad_token_id": 1, "eos_token_id": 2}
-QWEN = {**SHAPE, "num_key_value_heads": 1, "head_dim": 8, "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2}
+QWEN = {**SHAPE, **TOKENS, "num_key_value_heads": 1, "head_dim": 8}
 
 Family = tuple[str, str, dict[str, Any], Callable[[], Tokenizer]]
 # Family: class of the configuration and of the model, its settings, its tokenizer.
@@ -69,12 +55,8 @@ FAMILIES: dict[str, Family] = {
 }
 
 
-GEMMA = {
-    **QWEN,
-    "sliding_window": 8,
-    "query_pre_attn_scalar": 4,
-    "layer_types": ["sliding_attention", "full_attention"],
-}
+LAYERS = ["sliding_attention", "full_attention"]
+GEMMA = {**QWEN, "sliding_window": 8, "query_pre_attn_scalar": 4, "layer_types": LAYERS}
 BOTH_WAYS = {**GEMMA, "use_bidirectional_attention": True}  # EmbeddingGemma
 MOBILE = {**SHAPE, "embedding_size": 16, "intra_bottleneck_size": 16}
 ESM = {**SHAPE, "pad_token_id": 1, "mask_token_id": 4, "position_embedding_type": "rotary"}
@@ -135,10 +117,8 @@ def ours(folder: Path) -> SentenceEncoder:
 
 def difference(first: Any, second: Any) -> float:
     """Greatest difference of one number over all texts, in one call each."""
-    vectors = [
-        model.encode(small.TEXTS, **({"on_truncate": "ignore"} if isinstance(model, SentenceEncoder) else {}))
-        for model in (first, second)
-    ]
+    ignore: dict[type, dict[str, Any]] = {SentenceEncoder: {"on_truncate": "ignore"}}
+    vectors = [model.encode(small.TEXTS, **ignore.get(type(model), {})) for model in (first, second)]
     assert np.isfinite(vectors[0]).all()
     # Vectors that were all alike would agree whatever the code does.
     assert np.abs(vectors[0][0] - vectors[0][1]).max() > 1e-2

@@ -109,6 +109,8 @@ CHANGES: dict[str, Callable[[SentenceEncoder], Any]] = {
     "data": change_data,
     "a parameter": lambda model: setattr(dense(model), "weight", nn.Parameter(dense(model).weight * 1.5)),
     "a module": lambda model: setattr(output(model), "dense", nn.Linear(32, 16)),
+    "a module added": lambda model: model[0].auto_model.encoder.layer.insert(0, model[0].auto_model.encoder.layer[1]),
+    "a table of weights": lambda model: dense(model)._parameters.update(weight=nn.Parameter(dense(model).weight * 1.5)),
     "layers": lambda model: setattr(model[0].auto_model.encoder, "layer", model[0].auto_model.encoder.layer[:1]),
     "a state": lambda model: model.load_state_dict({name: x * 1.1 for name, x in model.state_dict().items()}),
     "a step": step,

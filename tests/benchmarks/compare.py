@@ -1,10 +1,10 @@
 """Two checkouts of this library beside each other: start, encoding, and peak memory.
 
-python -m tests.benchmarks.compare --old FOLDER [--new .] [--only encode] [--scale 1.0]
+python -m tests.benchmarks.compare --old FOLDER [--new .] [--only encode]
 
 Each checkout measures in processes of its own, alternately; every round has new texts, the same for both. A figure is
 the median over the rounds, a ratio the median of old/new: more than 1 means that the new one is faster or smaller. The
-model is all-MiniLM-L6-v2. ``--scale 0.01`` shortens everything, to try the program.
+model is all-MiniLM-L6-v2.
 """
 
 from __future__ import annotations
@@ -99,12 +99,11 @@ def main() -> None:
     parser.add_argument("--old", required=True)
     parser.add_argument("--new", default=".")
     parser.add_argument("--only", default="", help="tasks that begin so: " + ", ".join(TASKS))
-    parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
         task, checkout, seed = options.child
-        return child(task, checkout, Measure(int(seed), options.scale))
+        return child(task, checkout, Measure(int(seed)))
     ratios: dict[str, list[float]] = defaultdict(list)
     medians: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for number in range(ROUNDS):
@@ -112,8 +111,7 @@ def main() -> None:
             figures: dict[str, dict[str, float]] = {}
             for side in ("old", "new")[:: -1 if number % 2 else 1]:
                 checkout = getattr(options, side)
-                command = [sys.executable, __file__, "--old", "", "--scale", str(options.scale)]
-                command += ["--child", task, checkout, str(number)]
+                command = [sys.executable, __file__, "--old", "", "--child", task, checkout, str(number)]
                 environment = {**os.environ, "PYTHONPATH": os.path.abspath(checkout), "PYTHONSAFEPATH": "1"}
                 done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True)
                 figures[side] = json.loads(done.stdout.splitlines()[-1])

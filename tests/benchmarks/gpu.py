@@ -1,6 +1,6 @@
 """Encoding, training and search on a CUDA GPU beside sentence-transformers, as tables in Markdown.
 
-python -m tests.benchmarks.gpu [--device cuda] [--quick] [--only encode,training,search] [--scale 1.0] [--head-dim N]
+python -m tests.benchmarks.gpu [--device cuda] [--quick] [--scale 1.0] [--head-dim N]
 
 Every library and dtype has a process of its own for each table. They take turns on new texts in each round; the first
 round warms up. A figure is the median over the rounds; in brackets, how many times as fast as the first row (the median
@@ -35,7 +35,7 @@ HEADS, BATCH, TOP_K = 12, 64, 10
 LIMIT = 150  # Seconds after which a contender is ended.
 
 
-def write_model(name: str, folder: Path, heads: int = HEADS, head_dim: int | None = None) -> str:
+def write_model(name: str, folder: Path, head_dim: int | None = None) -> str:
     """A folder with random weights; that of all-MiniLM-L6-v2 where no size is options."""
     from transformers import AutoTokenizer, BertConfig, BertModel, MPNetConfig, MPNetModel
 
@@ -43,10 +43,10 @@ def write_model(name: str, folder: Path, heads: int = HEADS, head_dim: int | Non
     if name == "MiniLM-L6" and head_dim is None:
         return MODEL
     kind, config = (MPNetModel, MPNetConfig) if name == "MPNet-base" else (BertModel, BertConfig)
-    dim = heads * (head_dim or usual)
+    dim = HEADS * (head_dim or usual)
     sizes = {"hidden_size": dim, "intermediate_size": 4 * dim}
     torch.manual_seed(0)
-    kind(config(num_hidden_layers=layers, num_attention_heads=heads, **sizes)).save_pretrained(folder)
+    kind(config(num_hidden_layers=layers, num_attention_heads=HEADS, **sizes)).save_pretrained(folder)
     AutoTokenizer.from_pretrained(MODEL, model_max_length=512).save_pretrained(folder)
     return str(folder)
 
@@ -125,7 +125,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--quick", action="store_true", help="in about 2 minutes on an H100; else in about 8")
-    parser.add_argument("--only", default="encode,training,search")
     parser.add_argument("--scale", type=float)
     parser.add_argument("--head-dim", type=int)
     options = parser.parse_args()
@@ -145,13 +144,11 @@ def main() -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         models = {name: write_model(name, Path(folder, name), head_dim=options.head_dim) for name in MODELS}
-        for name, model in models.items() if "encode" in options.only else ():
+        for name, model in models.items():
             run(name, encode, [*both[:2], ("sbert", "float32"), ("sbert", "default")], model=model)
-        trained = [] if "training" not in options.only else list(models.items())[: 1 if options.quick else 2]
-        for name, model in trained:
+        for name, model in list(models.items())[: 1 if options.quick else 2]:
             run(f"training, {name}", training, both, model=model)
-        if "search" in options.only:
-            run("search", search, [(OTHER, "float32"), ("sbert", "float32")])
+        run("search", search, [(OTHER, "float32"), ("sbert", "float32")])
 
 
 if __name__ == "__main__":

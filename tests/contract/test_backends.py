@@ -152,15 +152,14 @@ def test_token_types(family: str) -> None:
     assert max_relative_error(vectors, expected, tokens) <= 1e-6
 
 
+LOCAL = {"rope_parameters": dict.fromkeys(("full_attention", "sliding_attention"), GROWING)}
+
+
 @pytest.mark.parametrize(
     ("family", "settings", "reason"),
     [
         ("nomic", {"rope_parameters": GROWING}, "its rotary positions are 'dynamic'"),
-        (
-            "modernbert",
-            {"rope_parameters": dict.fromkeys(("full_attention", "sliding_attention"), GROWING)},
-            "'dynamic'",
-        ),
+        ("modernbert", LOCAL, "'dynamic'"),
         ("gte", {"hidden_act": "mish"}, "its activation is 'mish'"),
         ("mistral", {}, "mistral is not a known architecture"),
     ],

@@ -31,7 +31,6 @@ LANGUAGES = {
     "Arabic": ["القطة تنام على الأريكة.", "لا!", "نعم", "في عام 2024 ارتفعت الأسعار بنسبة 5 %.", "كيف حالك؟"],
     "Hebrew": ["החתול ישן על הספה.", "לא!", "כן", "בשנת 2024 המחירים עלו ב-5 %.", "מה שלומך?"],
     "Hindi": ["बिल्ली सोफे पर सोती है।", "नहीं!", "हाँ", "2024 में कीमतें 5 % बढ़ीं।", "आप कैसे हैं?"],
-    "Georgian": ["კატა დივანზე სძინავს.", "არა!", "კი", "2024 წელს ფასები 5 %-ით გაიზარდა.", "როგორ ხარ?"],
     "emoji": ["\U0001f600", "\U0001f389\U0001f389!!!", "\U0001f1f0\U0001f1f7", "☃ ☃", "\U0001f469\u200d\U0001f4bb"],
 }
 ENGLISH = [
@@ -41,7 +40,6 @@ ENGLISH = [
     "for (int i = 0; i < n; ++i) { x[i] ^= 0xFF; }  // ±1",
     "https://www.example.org/a/b?c=%20d&e=ü#f",
     "I love it \U0001f600",
-    "I love it \U0001f621",
     "Great work, thank you! \U0001f389\U0001f389\U0001f389",
     "TNFα and 5 μm of C17β",
     "Москва (Moscow) is the capital of Russia, and its largest city.",
@@ -127,46 +125,28 @@ def warnings_of(call: Callable[[], Any]) -> list[str]:
 
 
 def words(**options: Any) -> WordEmbeddings:
-    known = [*small.words(), "€"]
-    return WordEmbeddings(known, torch.randn(len(known), 8), **options)
+    return WordEmbeddings(small.words(), torch.randn(len(small.words()), 8), **options)
 
 
-def test_the_model_of_the_library_says_what_it_does_not_know() -> None:
-    model = SentenceEncoder(device="cpu")
-    english = ["A cat sleeps → on the sofa ☃.", "Taxes rise again in spring, they say."]
-    assert warnings_of(lambda: model.encode(english)) == []
-    (message,) = warnings_of(lambda: model.encode([*40 * english, *KOREAN, KOREAN[0]]))
-    assert re.match(WARNING.format(4, 84, "sentences"), message)
-    tokens = model.tokens(KOREAN)
-    own = [i for row in range(3) for i in tokens.ids[tokens.offsets[row] + 1 : tokens.offsets[row + 1] - 1]]
-    assert set(own) == {model.tokenizer.unk_token_id}
-    assert warnings_of(lambda: model.encode(KOREAN)) == []  # Once a model.
-    assert len(warnings_of(lambda: SentenceEncoder(device="cpu").encode(KOREAN[::-1]))) == 1
+MODELS: dict[str, Callable[[], SentenceEncoder]] = {
+    "the bundled model": lambda: SentenceEncoder(device="cpu"),
+    "wordpiece": lambda: encoder(small.wordpiece()),
+    "unigram": lambda: encoder(small.unigram()),
+    "bytes": lambda: encoder(small.byte_bpe()),
+    "static": lambda: SentenceEncoder(StaticEmbedding(small.wordpiece(), torch.randn(200, 8)), device="cpu"),
+    "words": lambda: SentenceEncoder(words(), Pooling("mean"), device="cpu"),
+}
 
 
-@pytest.mark.parametrize(
-    ("make", "known"),
-    [
-        (lambda: encoder(small.wordpiece()), False),
-        (lambda: encoder(small.unigram()), False),
-        (lambda: encoder(small.byte_bpe()), False),
-        (lambda: SentenceEncoder(StaticEmbedding(small.wordpiece(), torch.randn(200, 8)), device="cpu"), False),
-        (lambda: SentenceEncoder(words(), Pooling("mean"), device="cpu"), False),
-        (lambda: SentenceEncoder(words(stop_words=["naps", *" ".join(KOREAN).split()]), Pooling("mean")), True),
-    ],
-    ids=["wordpiece", "unigram", "bytes", "static", "words", "stop words"],
-)
-def test_every_tokenizer_says_so_once(make: Callable[[], SentenceEncoder], known: bool) -> None:
-    model = make()
-    assert warnings_of(lambda: model.encode(["a small boat", "seven green hills", "the red fox"])) == []
-    assert (
-        warnings_of(lambda: model.encode(["a small boat lies €", "문장: seven hills"] * 9)) == []
-    )  # A rare symbol or word.
-    messages = warnings_of(lambda: model.encode(KOREAN, prompt="the red fox runs over seven green hills "))
-    assert len(messages) == (not known)
-    if not known:
-        assert re.match(WARNING.format(3, 3, "sentences"), messages[0])
+@pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
+def test_every_tokenizer_says_so_once(make: Callable[[], SentenceEncoder]) -> None:
+    model, rare = make(), ["a small boat lies €", "문장: seven hills"] * 9  # A symbol, a word.
+    assert warnings_of(lambda: model.encode(["a small boat", "seven green hills", "the red fox", *rare])) == []
+    (message,) = warnings_of(lambda: model.encode([*KOREAN, "a boat"], prompt="the red fox runs over seven hills "))
+    assert re.match(WARNING.format(3, 4, "sentences"), message)
     assert warnings_of(lambda: model.encode(KOREAN)) == []
+    stops = words(stop_words=["naps", *" ".join(KOREAN).split()])
+    assert warnings_of(lambda: SentenceEncoder(stops, Pooling("mean")).encode(KOREAN)) == []
 
 
 def test_the_last_token_is_not_the_unknown_one() -> None:

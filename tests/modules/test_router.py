@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from sbert.evaluation import RetrievalEvaluator
 from sbert.losses import MultipleNegativesRankingLoss
 from sbert.losses.signature import Signature
 from sbert.modules import Dense, Normalize, Pooling, Router, StaticEmbedding, Transformer
-from sbert.pipeline.run import evaluating
 from sbert.saving.export import export
 from sbert.search import HybridIndex
 from sbert.training import TrainingBatch, backward
@@ -212,32 +210,6 @@ def test_search_evaluation_and_chunks_take_the_roles(tmp_path: Path) -> None:
     np.testing.assert_allclose(vectors, model.encode(passages, task="document"), atol=1e-6)
     with pytest.raises(ValueError, match=r"one route at a time; pass model.route\('document'\)"):
         export(model, tmp_path, "torch-export")
-
-
-def test_files_of_vectors_have_the_route(tmp_path: Path) -> None:
-    model = encoder()
-    model.encode_query(TEXTS, out=tmp_path / "vectors.npy", **OPTIONS)
-    with pytest.raises(ValueError, match="model"):
-        model.encode_document(TEXTS, out=tmp_path / "vectors.npy", **OPTIONS)
-
-
-def test_a_shared_module_stays_in_eval_mode_until_the_last_call_ends() -> None:
-    shared = documents()
-    routes = Router({"query": [*shared, Normalize()], "document": shared})
-    model = SentenceEncoder(routes, device="cpu").train()
-    with ExitStack() as first, evaluating(model.route("document")):
-        first.enter_context(evaluating(model.route("query")))
-        first.close()
-        assert not any(module.training for module in shared)
-    assert all(module.training for module in model.modules())
-
-
-def test_saving_in_training_mode_draws_no_dropout(tmp_path: Path) -> None:
-    model = encoder().train()
-    model.encode_document("a", **OPTIONS)  # Backends are chosen at the first use.
-    before = torch.get_rng_state()
-    model.save(tmp_path / "model")
-    assert torch.equal(torch.get_rng_state(), before)
 
 
 @pytest.mark.slow  # It starts processes.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
@@ -15,7 +14,6 @@ from sbert import SentenceEncoder
 from sbert.modules import Normalize, Pooling, Transformer
 from tests import small
 from tests.benchmarks import contenders, gpu, turns
-from tests.benchmarks.__main__ import listing
 
 pytestmark = pytest.mark.gate
 
@@ -49,12 +47,6 @@ def test_the_table_has_every_contender(
         assert all(re.fullmatch(r"[\d,.]+( \([\d.]+\))?", cell) for cell in row[1:9])
     for row in table[3:]:
         assert float(row[9]) > (0.99 if "bfloat16" in row[0] else 0.999999)
-
-
-def test_every_measuring_program_is_listed_and_has_main() -> None:
-    for name, line in listing().items():
-        assert line, name
-        assert callable(importlib.import_module(f"tests.benchmarks.{name}").main)
 
 
 @pytest.mark.slow

@@ -36,17 +36,6 @@ def test_each_file_has_the_names_that_are_given_for_it() -> None:
     assert missing == []
 
 
-def test_constants_are_defined_where_they_are_named() -> None:
-    constants = {pair for pair in named_files() if pair[0].strip("_").isupper()}
-    assert len(constants) > 10
-    missing = [
-        f"{file} does not define {name}"
-        for name, file in constants
-        if not re.search(rf"^{name}\b", (ROOT / file).read_text(encoding="utf-8"), re.MULTILINE)
-    ]
-    assert missing == []
-
-
 def test_the_checks_are_the_steps_of_the_script() -> None:
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     for command in (

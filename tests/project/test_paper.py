@@ -62,15 +62,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def options(folder: Path, tmp_path: Path) -> argparse.Namespace:
-    data, vectors = folder / "data", folder / "data/vectors/glove.tiny.txt"
-    settings = {
-        "data": data,
-        "vectors": vectors,
-        "fasttext": None,
-        "backbone": str(folder / "bert"),
-        "output": tmp_path,
-    }
-    return argparse.Namespace(**settings, device="cpu", dtype="float32", learning_rate=1e-3, hidden=8)
+    paths = {"data": folder / "data", "vectors": folder / "data/vectors/glove.tiny.txt", "fasttext": None}
+    settings = {"output": tmp_path, "device": "cpu", "dtype": "float32", "learning_rate": 1e-3, "hidden": 8}
+    return argparse.Namespace(**paths, backbone=str(folder / "bert"), **settings)
 
 
 # ------------------------------------------------------------------------------------------------------- systems
@@ -103,30 +97,10 @@ def test_systems_make_vectors_and_train(options: argparse.Namespace, tmp_path: P
         changed = not torch.equal(weight, before[weight_name])
         assert changed == (weight.requires_grad and not unused), weight_name
         assert weight.isfinite().all()
-    again = SentenceEncoder(tmp_path / "out" / "final")
-    np.testing.assert_array_equal(again.encode(TEXTS), model.encode(TEXTS))
-    words = [module for module in again if hasattr(module, "words")]
-    assert [module.embedding.weight.requires_grad for module in words] == [name == "averaging_network"] * len(words)
+    np.testing.assert_array_equal(SentenceEncoder(tmp_path / "out" / "final").encode(TEXTS), model.encode(TEXTS))
 
 
 # -------------------------------------------------------------------------------------------------------- tables
-
-
-def test_markdown() -> None:
-    results = [
-        {"table": 6, "system": "(|u-v|)", "seed": 1, "figures": {"NLI": 0.72}},
-        {"table": 6, "system": "(|u-v|)", "seed": 0, "figures": {"NLI": 0.70}},
-        {"table": 6, "system": "MEAN", "seed": 0, "figures": {"NLI": 0.8}},
-        {"table": 6, "system": "MEAN", "seed": 0, "figures": {"STSb": 0.9}},
-    ]
-    rows = [(row, published.paper(6, row)) for row in ("MEAN", "MAX", "(|u-v|)")]
-    table = report.collect(results, 6, rows)
-    assert report.markdown(table).splitlines()[2:] == [
-        "|  | NLI | STSb |",
-        "| --- | ---: | ---: |",
-        "| MEAN | **80.00** (80.78) | **90.00** (87.44) |",
-        "| (\\|u-v\\|) | 71.00 ± 1.41 (69.78) | – |",
-    ]
 
 
 def test_the_papers_figures_agree_with_its_averages() -> None:
@@ -135,21 +109,16 @@ def test_the_papers_figures_agree_with_its_averages() -> None:
         1: {"Avg. GloVe embeddings": 61.32, "BERT CLS-vector": 29.19, "SBERT-NLI": 74.89, "BiLSTM-max, NLI": 65.01},
         5: {"Avg. GloVe embeddings": 81.52, "BERT CLS-vector": 84.66, "SBERT-NLI": 87.41, "BiLSTM-max, NLI": 85.59},
     }
-    paper = published.paper
     for number, rows in printed.items():
         for row, average in rows.items():
-            assert np.mean([figure for (figure,) in paper(number, row).values()]) == pytest.approx(average, abs=0.031)
-    assert paper(1, "SBERT-NLI", "SRoBERTa", "large")["STS13"] == (77.00,)
-    assert paper(2, "SBERT-NLI-STSb") == {"STSb": (85.35, 0.17)}
-    assert paper(2, "BERT-STSb", "SRoBERTa") == paper(7, "SBERT", size="large") == {}
-    assert paper(3, "SBERT-AFS, cross-topic", size="large") == {"Pearson": (53.82,), "Spearman": (53.1,)}
-    assert paper(4, "SBERT-WikiSec", "SRoBERTa") == {"accuracy": (79.45,)}
+            figures = [figure for (figure,) in published.paper(number, row).values()]
+            assert np.mean(figures) == pytest.approx(average, abs=0.031)
 
 
 # -------------------------------------------------------------------------------------------------------- claims
 
 
-def say(number: int, figures: dict[str, dict[str, list[float]]], kind: str = "SBERT") -> list[str]:
+def say(number: int, figures: dict[str, dict[str, list[float]]]) -> list[str]:
     """What is said of a table whose figures (a list over seeds, by row and column) are these, in percent."""
     results = [
         {"table": number, "system": row, "seed": seed, "figures": {column: value / 100}}
@@ -157,10 +126,9 @@ def say(number: int, figures: dict[str, dict[str, list[float]]], kind: str = "SB
         for column, values in columns.items()
         for seed, value in enumerate(values)
     ]
-    rows = [(row, published.paper(number, row, kind)) for row in figures]
-    table = report.collect(results, number, rows)
-    found = claims.claims(table)
-    return [line.removeprefix("- ") for line in found[1].splitlines()] if found else []
+    rows = [(row, published.paper(number, row)) for row in figures]
+    (_, said) = claims.claims(report.collect(results, number, rows))
+    return [line.removeprefix("- ") for line in said.splitlines()]
 
 
 def test_a_comparison_is_decided_by_deviations_over_seeds() -> None:
@@ -180,14 +148,6 @@ def test_a_comparison_is_decided_by_deviations_over_seeds() -> None:
     assert say(1, mixed)[0].endswith(": one seed; not decided (paper: 58.40 < 72.91)")
     fixed = {"BERT CLS-vector": {"SICK-R": one}, "Avg. BERT embeddings": {"SICK-R": [26.52]}}
     assert "nothing is trained, one figure each; not decided" in say(1, fixed)[0]
-
-
-def test_every_pair_is_of_rows_that_a_table_has() -> None:
-    for number, pairs_of_rows in claims.PAIRS.items():
-        columns = {*published.COLUMNS[number], report.AVERAGE}
-        for one, two, where in pairs_of_rows:
-            assert {one, two} <= set(cells.ROWS[number])
-            assert set(where) <= columns
 
 
 # --------------------------------------------------------------------------------------------------------- paper
@@ -231,10 +191,6 @@ def test_paper_stopped_and_resumed(
     assert (tmp_path / "out" / "table2.png").exists()
     reproduce.main()
     assert file.read_text(encoding="utf-8").splitlines() == lines
-    monkeypatch.setattr(sys, "argv", [*sys.argv, "--learning-rate", "0.5"])
-    with pytest.raises(SystemExit):
-        reproduce.main()
-    assert "was created with" in capsys.readouterr().err
 
 
 # ----------------------------------------------------------------- arguments, sections of articles, several backbones
@@ -242,7 +198,7 @@ def test_paper_stopped_and_resumed(
 
 @pytest.fixture(scope="module")
 def argued(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The publishers' files of Tables 3 and 4 in miniature, and vectors of fastText."""
+    """The publishers' files of Tables 3 and 4 in miniature."""
     root, draw = tmp_path_factory.mktemp("argued"), random.Random(1)
     for name in ("DP", "GC", "GM"):
         path = root / "afs" / f"ArgPairs_{name}.csv"
@@ -253,16 +209,9 @@ def argued(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
             table.writerows(
                 [round(draw.uniform(0, 5), 1), 1, f"\u201c{sentence(draw)}\u201d, so", sentence(draw)] for _ in range(8)
             )
-    sections = root / "wikipedia-sections-triplets"
     for part in ("train", "test"):
-        write(
-            sections / f"{part}.csv",
-            "Sentence1,Sentence2,Sentence3",
-            [(f'{sentence(draw)},"a, {sentence(draw)}",{sentence(draw)}',) for _ in range(70)],
-        )
-    write(root / "senteval/CR.tsv", "label\ttext", [(i % 2, sentence(draw)) for i in range(40)])
-    lines = [" ".join([word, *(f"{draw.gauss(0, 1):.3f}" for _ in range(6))]) for word in WORDS[:4]]
-    write(root / "vectors/tiny.vec", "4 6", [(line,) for line in lines])
+        rows = [(f'{sentence(draw)},"a, {sentence(draw)}",{sentence(draw)}',) for _ in range(70)]
+        write(root / "wikipedia-sections-triplets" / f"{part}.csv", "Sentence1,Sentence2,Sentence3", rows)
     return root
 
 
@@ -285,26 +234,21 @@ def test_tables_3_and_4(
 ) -> None:
     """Each part by a system that was trained on the others; none of them is kept, and an interrupted one goes on."""
     monkeypatch.setattr(systems, "FOLDS", 2)
-    options.data, options.seeds, options.fasttext = argued, 1, argued / "vectors/tiny.vec"
+    options.data, options.seeds = argued, 1
     study = cells.Study(options)
     named = {cell.system: cell for cell in study.cells(3)}
     assert list(named) == ["Avg. GloVe embeddings", "Avg. BERT embeddings", *cells.ARGUED]
-    rows = [row for _, part in systems.argument_rows(argued, "topic") for row in part]
-    expected = cells.correlations(study.systems.get("tokens"), rows)
-    assert named["Avg. BERT embeddings"].measure() == expected
-    assert list(expected) == published.COLUMNS[3]
-    splits = systems.argument_rows(argued, "fold")
     figures = [
-        cells.correlations(study.systems.get(f"bert-afs-fold-{i}", 0), part) for i, (_, part) in enumerate(splits)
+        cells.correlations(study.systems.get(f"bert-afs-fold-{i}", 0), part)
+        for i, (_, part) in enumerate(systems.argument_rows(argued, "fold"))
     ]
     measured = named["BERT-AFS, 10-fold"].measure()
-    assert measured == {name: pytest.approx((figures[0][name] + figures[1][name]) / 2) for name in expected}
+    assert list(measured) == published.COLUMNS[3]
+    assert measured == {name: pytest.approx((figures[0][name] + figures[1][name]) / 2) for name in measured}
     assert list((tmp_path / "models").iterdir()) == []
     (triplets,) = [cell for cell in study.cells(4) if cell.system == "SBERT-WikiSec"]
     assert 0 < triplets.measure()["accuracy"] < 1
     assert (tmp_path / "models" / "sbert-wikisec-0" / "final").exists()
-    assert "Avg. fastText embeddings" in [cell.system for cell in study.cells(5)]
-    assert study.systems.get("fasttext").encode(WORDS[0]).shape == (6,)
 
 
 # ------------------------------------------------------------------------------------------------------- transfer
@@ -322,10 +266,7 @@ def test_transfer_tasks_in_both_layouts(tmp_path: Path) -> None:
         write(flat / f"MRPC_{split}.tsv", "label\tsentence1\tsentence2", [(1, 'A "b', split)])
         header = "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String"
         write(senteval / f"MRPC/msr_paraphrase_{split}.txt", header, [(1, 7, 8, 'A "b', split)])
-    for split in ("train", "dev", "test"):
-        write(flat / f"SST2_{split}.tsv", "label\ttext", [(1, f"fine {split}")])
-        write(senteval / f"SST/binary/sentiment-{split}", f"fine {split}\t1", [])
-    read, names = transfer_data.read_transfer, ["MR", "SST2", "TREC", "MRPC"]
+    read, names = transfer_data.read_transfer, ["MR", "TREC", "MRPC"]
     assert transfer_data.list_tasks(flat) == transfer_data.list_tasks(senteval) == names
     for name in names:
         assert read(flat, name) == read(senteval, name)

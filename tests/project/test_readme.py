@@ -5,7 +5,6 @@ The longer guides are docstrings of packages, and run as doctests.
 
 from __future__ import annotations
 
-import doctest
 import os
 import re
 import shlex
@@ -40,12 +39,6 @@ def programs() -> list[tuple[str, str]]:
     """Language and text of all blocks in their order, but for those that install: ``.ci/run`` runs these."""
     found = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
     return [(language, text) for language, text in found if not text.startswith("pip install ")]
-
-
-def commands() -> str:
-    """The block of the command line."""
-    (block,) = [text for language, text in programs() if language == "bash"]
-    return block
 
 
 def environment(root: Path) -> dict[str, str]:
@@ -94,46 +87,9 @@ def test_all_blocks_run_in_order_in_one_empty_folder_without_a_network(server: S
     assert {"map.html", "vectors.parquet", "results.csv"} <= {path.name for path in written}
 
 
-@pytest.mark.gate
-def test_the_network_of_that_test_is_off(tmp_path: Path) -> None:
-    script = "import socket; socket.create_connection(('127.0.0.1', 9))"
-    done = subprocess.run([sys.executable, "-c", script], env=environment(tmp_path), capture_output=True, text=True)
-    assert "no network" in done.stderr
-
-
-@pytest.mark.parametrize("text", [commands(), import_module("sbert.cli").__doc__ or ""], ids=["README", "guide"])
-def test_no_command_writes_over_the_file_of_another(text: str) -> None:
-    lines = re.findall(r"^.*\bsbert .*$", text, re.MULTILINE)
-    named = [(name, "--shard" in line) for line in lines for name in re.findall(r" (?:-o|--output) (\S+)", line)]
-    shared = {name for name, is_shard in named if is_shard}  # All shards name the file that they belong to.
-    outputs = [*shared, *(name for name, is_shard in named if not is_shard)]
-    assert len(outputs) > 4
-    assert len(set(outputs)) == len(outputs)
-
-
-def test_the_two_commands_stand_in_blocks_of_their_own() -> None:
-    installs = re.findall(r"^```bash\n(pip install torch==.*)\n```$", README, re.MULTILINE)
-    assert re.findall("^pip install torch.*$", README, re.MULTILINE) == installs  # What `.ci/run` looks for.
-    library, tests = installs
-    assert library.endswith(" -e . && python examples/quickstart.py")
-    assert tests.endswith(' -e ".[test]" && pytest')
-
-
 def guides() -> list[str]:
     """The packages whose docstrings the README lists as guides."""
     return re.findall(r"^\| \[(sbert[.\w]*)\]", README, re.MULTILINE)
-
-
-@pytest.mark.parametrize("name", guides())
-def test_each_guide_has_examples_that_doctests_run(name: str) -> None:
-    text = import_module(name).__doc__
-    if name == "sbert.cli":  # Its commands are those of the README.
-        ours = commands()
-        (theirs,) = re.findall(r"^```bash\n(.*?)^```$", text or "", re.MULTILINE | re.DOTALL)
-        assert set(re.findall(r"sbert [a-z]+", ours)) <= set(re.findall(r"sbert [a-z]+", theirs))
-    else:
-        least = 0 if name == "sbert.saving.export" else 4  # It writes files with packages that need not be installed.
-        assert len(doctest.DocTestParser().get_examples(text or "")) >= least
 
 
 def test_the_readme_is_short_and_lists_every_guide() -> None:
@@ -169,7 +125,7 @@ def test_files_and_programs_that_guides_name_exist() -> None:
     programs = {name for text in texts for name in re.findall(r"python -m ((?:tests|examples)[.\w]+)", text)}
     assert named
     assert programs
-    wanted = {*named, *(f"{program.replace('.', '/')}.py" for program in programs - {"tests.benchmarks"})}
+    wanted = {*named, *(f"{program.replace('.', '/')}.py" for program in programs)}
     assert [name for name in sorted(wanted) if not (ROOT / name).exists()] == []
 
 

@@ -70,11 +70,7 @@ def test_search_in_a_folder(
     scores = cosines(model, list(queries.values()), CORPUS)
     grades = np.array([[grades.get(f"d{i}", 0) for i in range(len(CORPUS))] for grades in judged.values()])
     assert names["figures"]["ndcg@10"] == pytest.approx(ndcg_score(grades, scores), abs=1e-6)
-    assert names["figures"]["recall@10"] == 1
-    best = np.argsort(-cosines(model, ["Who lends money?"], CORPUS)[0])[:2]
-    said = capsys.readouterr().out
-    assert re.findall(r"^ *[0-9.]+ +(d\d)  ", said, re.MULTILINE) == [f"d{place}" for place in best]
-    assert best[0] == 4
+    assert re.findall(r"^ *[0-9.]+ +(d\d)  ", capsys.readouterr().out, re.MULTILINE)[0] == "d4"
 
 
 def test_recommend_measures_every_kind_of_search(
@@ -83,17 +79,14 @@ def test_recommend_measures_every_kind_of_search(
     judged = {"Where does the cat sleep?": {"0": 1.0, "3": 2.0}, "What does money cost?": {"4": 1.0, "2": 3.0}}
     corpus, queries = {str(i): text for i, text in enumerate(CORPUS)}, dict(zip(judged, judged, strict=True))
     write_collection(tmp_path, corpus, queries, judged)
-    names = run(monkeypatch, "recommend", "--data", tmp_path)
+    bm25, dense, hybrid = run(monkeypatch, "recommend", "--data", tmp_path)["measured"]
     model = str(get_model_path())
-    bm25, dense, hybrid = names["measured"]
     assert [system.name for system in (bm25, dense, hybrid)] == ["BM25", model, f"{model} + BM25"]
     expected = RetrievalEvaluator(queries, corpus, judged)(SentenceEncoder(model, device="cpu"))
     assert dense.mean == pytest.approx(expected["ndcg@10"])
     best = 1 / np.log2(3)  # "money" and "sleep" are in the document of grade 1.
     assert bm25.ndcg == pytest.approx([1 / (3 + best), 1 / (2 + best)])
-    said = capsys.readouterr().out
-    assert said.startswith("2 queries, 6 documents.\n\nsystem ")
-    assert "So few queries (2) cannot compare systems." in said
+    assert "So few queries (2) cannot compare systems." in capsys.readouterr().out
 
 
 def test_recommend_makes_queries_from_texts(
@@ -112,20 +105,6 @@ def test_recommend_makes_queries_from_texts(
     }
     assert len(data.documents) == 3
     assert "none: not measured: " in capsys.readouterr().out
-
-
-def test_clusters_of_a_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    document = "The cat sleeps on the sofa. A cat naps.\nTaxes on wages rise again this year. Wages are taxed."
-    (tmp_path / "document.txt").write_text(document)
-    run(monkeypatch, "cluster_document", "--data", tmp_path / "document.txt", "--clusters", 2, "--max-tokens", 9)
-    said = capsys.readouterr().out
-    pieces = [(int(start), text) for start, text in re.findall(r"^ +(\d+)  (.+)$", said, re.MULTILINE)]
-    assert len(pieces) == 4
-    assert all(document[start:].startswith(text) for start, text in pieces)
-    assert re.search(r"^\d\. .*\bcat\b", said, re.MULTILINE)
-    assert re.search(r"^\d\. .*\bwages\b", said, re.MULTILINE)
 
 
 def test_duplicates_of_a_file(
@@ -152,7 +131,6 @@ def test_duplicates_of_a_file(
     assert said.startswith(f"{len(found)} of the 15 pairs of 6 questions\n")
     assert 0 < sum(known) < len(known)
     assert f"precision {sum(known) / len(known):.3f}, recall {sum(known) / 3:.3f}" in said
-    assert said.count("Why ") + said.count("How ") == 2  # One pair is shown.
 
 
 def test_a_database_in_a_file(

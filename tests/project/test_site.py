@@ -32,17 +32,3 @@ def test_all_pages_are_rendered_and_lead_somewhere(tmp_path: Path) -> None:
     assert "Shape</h6>" in page
     assert re.search(r"<table>.*CosineSimilarityLoss.*</table>", page, re.DOTALL)  # Of the guide.
     assert "semantic_search" in (tmp_path / "search.js").read_text(encoding="utf-8")
-
-
-def test_dead_links_are_found(tmp_path: Path) -> None:
-    (tmp_path / "sbert").mkdir()
-    (tmp_path / "sbert" / "other.html").write_text("<p id='here'></p><a href='../page.html#there'>there</a>")
-    links = [
-        *("sbert/other.html", "sbert/other.html#here", "sbert/other.html#%68ere", "#there", "#", "https://a.bc/d#e"),
-        *("sbert/other.html#nowhere", "sbert/missing.html", "#Class.name", "sbert"),
-    ]
-    (tmp_path / "page.html").write_text("<b id='there'></b>" + "".join(f"<a href='{link}'></a>" for link in links))
-    assert site.dead_links(tmp_path) == [
-        f"page.html: the link {link} leads nowhere"
-        for link in ("#Class.name", "sbert", "sbert/missing.html", "sbert/other.html#nowhere")
-    ]

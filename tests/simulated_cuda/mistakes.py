@@ -48,7 +48,7 @@ SUMS = "several_gpus.py::test_sums_of_gradients_run_beside_the_backward_pass"
 _TO_HOST = "torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)"
 _COPY = f"    host = {_TO_HOST}.copy_(tensor, non_blocking=True)\n"
 _RECORD = "    done = module.Event()\n    done.record(module.current_stream(tensor.device))\n"
-_STORE = "result[torch.from_numpy(number)] = host\n"
+
 _WAIT = "            wait()\n"
 _GARBAGE = "not finite|Mismatched"  # Memory that is read too early.
 MISTAKES = [
@@ -57,8 +57,7 @@ MISTAKES = [
     Mistake("a copy to the host is not waited for", "batch.py", "done.synchronize", "lambda: None", BATCHES, _GARBAGE),
     Mistake("an event is recorded on the current device, not on that of the data",
             "batch.py", "module.current_stream(tensor.device)", "module.current_stream()", BATCHES, _GARBAGE),
-    Mistake("vectors are read before the copy to the host is waited for",
-            "pipeline/compute.py", _WAIT + 12 * " " + _STORE, 12 * " " + _STORE + _WAIT, BATCHES, _GARBAGE),
+
     Mistake("one pinned buffer for two copies", "batch.py", _TO_HOST, "globals().setdefault('one', torch.empty(1 << 16,"
             " pin_memory=True))[: tensor.numel()].view(tensor.shape)", BATCHES, "two copies"),
     Mistake("pinned memory is used again before its copy has happened",
@@ -69,8 +68,7 @@ MISTAKES = [
             "backends/attention.py", "max_q=rows.longest", "max_q=int(rows.lengths.max())", WAITS, "waits"),
     Mistake("offsets stay on the host", "batch.py", "moved = move_together(tensors | computed, device)",
             "moved = {**move_together(tensors | computed, device), 'offsets': self.offsets}", WAITS, "same device"),
-    Mistake("positions stay on the host", "batch.py", "move_together(tensors | computed, device)",
-            "{**move_together(tensors, device), **computed}", WAITS, "same device"),
+
     Mistake("offsets of 64 bits for a kernel that takes 32",
             "backends/attention.py", "cum_seq_q=rows.offsets_int32", "cum_seq_q=rows.offsets", WAITS, "dtype int32"),
     Mistake("queries, keys and values begin two bytes off", "backends/fused.py", "self.qkv(x)\n",
@@ -85,9 +83,7 @@ MISTAKES = [
             "inputs/devices.py", "get_device_capability(device)", "get_device_capability()", NEIGHBOURS, r"\(7, 5\)"),
     Mistake("padding is attended to", "backends/attention.py", "like.new_full((count * length,), -_HIDDEN)",
             "like.new_full((count * length,), 0.0)", PADDED, "assert tensor"),
-    Mistake("a shape of its own for each length", "backends/attention.py",
-            "return 1 << (rows.rows - 1).bit_length(), round_length(rows.longest)", "return rows.rows, rows.longest",
-            PADDED, "8, 2, 16"),
+
     Mistake("cuDNN plans each shape",
             "backends/attention.py", "torch.backends.cuda.enable_cudnn_sdp(False)", "pass", FAMILY, "plans of cuDNN"),
     Mistake("casts of weights are shared with a thread that computes on another stream",

@@ -23,17 +23,11 @@ from sbert.distributed.ranks import Ranks
 from sbert.inputs.devices import check_device, default_device
 from sbert.losses import SoftmaxLoss
 from sbert.pipeline import self_check
-from tests import small
 from tests.simulated_cuda.simulator import simulated
 
 pytestmark = pytest.mark.simulated_cuda
 DEVICES = ("cuda:0", "cuda:1", "xpu:0", "mps:0")
 TEXTS = [f"{a} {b} {c}" for a in ("one", "two", "red") for b in ("fox", "boat", "") for c in ("lake", "hills " * 7, "")]
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return small.bert(tmp_path_factory.mktemp("model") / "bert")
 
 
 def encoder(folder: Path, device: str | None, dtype: str = "float32", **pooling: Any) -> SentenceEncoder:

@@ -27,18 +27,12 @@ from sbert.pipeline.run import Encoding
 from sbert.training import Ranks, TrainingBatch, backward
 from sbert.training.backward import get_random_state, preserve_random_state
 from sbert.training.training_run import seed_step
-from tests import small
 from tests.simulated_cuda.simulator import Simulator, simulated
+from tests.simulated_cuda.test_pipeline_simulated import TEXTS
 
 pytestmark = pytest.mark.simulated_cuda
 OTHER = torch.device("cuda:1")
-TEXTS = [f"{a} {b} {c}" for a in ("one", "two", "red") for b in ("fox", "boat", "") for c in ("lake", "hills " * 7, "")]
 ROWS = [(f"one {text}", f"two {text}") for text in TEXTS]
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return small.bert(tmp_path_factory.mktemp("model") / "bert")
 
 
 @pytest.fixture
