@@ -26,6 +26,7 @@ from sbert.storage.files import is_failure, is_out_of_memory
 from tests import pairs
 from tests.children import run_in_child
 from tests.simulated_cuda.simulator import simulated
+from tests.simulated_cuda.test_pipeline_simulated import overflowing
 
 pytestmark = pytest.mark.simulated_cuda
 TEXTS = ["one boat", "red fox", "two quiet lakes"] * 12
@@ -326,19 +327,9 @@ def test_a_home_that_cannot_be_written(
 
 def test_float16_that_overflows(folder: Path, cache: Path, checks: list[Any]) -> None:
     """Float32 from then on, with one warning; nothing is computed twice."""
-
-    def overflowing(device: str) -> SentenceEncoder:
-        model, scale = SentenceEncoder(folder, device=device), 1e6
-        layer = model[0].auto_model.encoder.layer[0]
-        with torch.no_grad():
-            layer.intermediate.dense.weight *= scale
-            layer.intermediate.dense.bias *= scale
-            layer.output.dense.weight /= scale
-        return model
-
-    reference = overflowing("cpu").encode(TEXTS)
+    reference = overflowing(folder, "cpu").encode(TEXTS)
     with simulated((7, 5)):
-        model = overflowing("cuda")
+        model = overflowing(folder, "cuda")
         with pytest.warns(UserWarning, match="exceeds the range of float16, and runs in float32 from now on") as warned:
             vectors = [model.encode(texts) for texts in (TEXTS, TEXTS, TEXTS[0])]
         for part in vectors:
@@ -347,7 +338,7 @@ def test_float16_that_overflows(folder: Path, cache: Path, checks: list[Any]) ->
         assert checks == [(model.device, torch.float16), (model.device, torch.float32)]
         assert len(stored(cache)) == 1
     with simulated((9, 0)):  # bfloat16 has the range of float32.
-        assert (overflowing("cuda").encode(TEXTS) * reference).sum(1).min() > 0.999
+        assert (overflowing(folder, "cuda").encode(TEXTS) * reference).sum(1).min() > 0.999
 
 
 def test_threads_wait_for_the_first_check(folder: Path, expected: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
