@@ -158,3 +158,9 @@ def pooling(*modes: str, dim: int = 16, **more: Any) -> dict[str, Any]:
     keys = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
     flags = {f"pooling_mode_{key}": key in modes for key in keys}
     return {"word_embedding_dimension": dim, **flags, **more}
+
+
+def enable_checkpointing(network: Any, options: dict[str, Any]) -> None:
+    """Compute activations again in the backward pass; transformers before 5.21 have another name for it."""
+    name = "activation" if hasattr(network, "activation_checkpointing_enable") else "gradient"
+    getattr(network, f"{name}_checkpointing_enable")(options)
