@@ -223,8 +223,10 @@ class TokenBatch(Ragged):
 
     def embeddings(self, values: Tensor) -> TokenEmbeddings:
         """Combine token vectors, (tokens, dim), with the row structure of this batch."""
-        tokens, known = TokenEmbeddings(values, self.offsets, self.longest, self.prompt_tokens), vars(self)
-        vars(tokens).update({name: known[name] for name in _OF_ROWS if name in known})
+        tokens = TokenEmbeddings(values, self.offsets, self.longest, self.prompt_tokens)
+        for name in _OF_ROWS:
+            if name in vars(self):
+                vars(tokens)[name] = vars(self)[name]
         return tokens
 
 

@@ -149,10 +149,12 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
         adapt_half_precision(self, self.device)
         if folder is None:
             self._check_first_modules()
-        elif not fit_together(chain):  # What loads can encode.
-            with reading(folder, "modules that work together"):
-                self._check_first_modules()
-                self.get_sentence_embedding_dimension()
+        else:
+            self.eval()
+            if not fit_together(chain):  # What loads can encode.
+                with reading(folder, "modules that work together"):
+                    self._check_first_modules()
+                    self.get_sentence_embedding_dimension()
 
     def _check_first_modules(self) -> None:
         for encoder in self.encoders:
@@ -197,16 +199,18 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
         Raises:
             ValueError: If there is no such route, or no default route.
         """
-        if not self.routes:
-            if name not in (None, *ROLES):
-                raise ValueError(f"there is no route {name!r}: the model has no Router; leave task= or route= out")
-            return self
         chain: list[Any] = []
+        has_router = False
         for module in self._modules.values():
             if isinstance(module, Router):
+                has_router = True
                 chain += module.chains[name := module.find_route(name)]
             else:
                 chain.append(module)
+        if not has_router:
+            if name not in (None, *ROLES):
+                raise ValueError(f"there is no route {name!r}: the model has no Router; leave task= or route= out")
+            return self
         encoder = self._encoders.setdefault(str(name), copy.copy(self))
         modules = encoder._modules
         if list(modules.values()) != chain:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
 
 import torch
@@ -84,16 +84,17 @@ class CallSettings:
     copies: bool = True
 
 
+@dataclass(frozen=True, eq=False)
 class InferenceCall:
     """One call of ``encode``, in which weights do not change: what was chosen for its first batch serves all of them.
 
     Args:
         settings: How transformers run.
+        forwards: What was chosen for each of them.
     """
 
-    def __init__(self, settings: CallSettings) -> None:
-        self.settings: CallSettings = settings
-        self.forwards: dict[nn.Module, RunBatch] = {}
+    settings: CallSettings
+    forwards: dict[nn.Module, RunBatch] = field(default_factory=dict)
 
     def run(self, modules: Callable[[TokenBatch], AnyOutput], batch: TokenBatch) -> AnyOutput:
         """``modules(batch)``, in which transformers run for inference and with these settings."""

@@ -139,7 +139,7 @@ class Fused(Backend):
         compiling: Options of ``torch.compile``; None to run without it.
 
     Shape:
-        Input: TokenBatch of (tokens,) ids. Output: (tokens, dim) of ``dtype``.
+        Input: TokenBatch of (tokens,) ids. Output: (tokens, dim) of the dtype of the weights.
     """
 
     name: ClassVar[str] = "fused"
@@ -153,6 +153,7 @@ class Fused(Backend):
         if compiling is None and network.device.type == "cpu":
             self._reordered, self.why = choose_weight_layout(dtype)
         self.dtype: torch.dtype = dtype
+        self._weights: torch.dtype = network.dtype
         self._tokens, offset = backbone.tokens.weight.detach(), backbone.architecture.norm_offset
         # Embeddings of some models are scaled; a copy of them all would take much memory.
         self._scale = getattr(backbone.tokens, "embed_scale", None)
@@ -186,7 +187,10 @@ class Fused(Backend):
         return backbone if isinstance(backbone, str) else None
 
     def forward(self, batch: TokenBatch) -> Tensor:
-        """Vectors of all tokens from the last layer. Shape: (tokens, dim)."""
+        """Vectors of all tokens from the last layer, whatever autocast the caller has entered. Shape: (tokens, dim)."""
+        if torch.is_autocast_enabled(batch.values.device.type):
+            with torch.autocast(batch.values.device.type, enabled=False):
+                return self.forward(batch)
         tokens = len(batch.values)
         if self._reordered:
             batch = _round_up(batch)
@@ -199,7 +203,7 @@ class Fused(Backend):
             x = self._rest(layer, layer.attention(x, batch, bias, rotary.get(layer.rotary)), x)
         if self._final_norm is not None:
             x = self._final_norm(x)
-        return x[:tokens]
+        return x[:tokens].to(self._weights)
 
     def _embed(self, batch: TokenBatch) -> Tensor:
         """Vectors before the first layer. Shape: (tokens, dim)."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from contextlib import nullcontext
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -38,7 +37,6 @@ class CachedBackend(NamedTuple):
         reason: Why it is not the fused forward, if it is not.
         settings: For which settings and weights it was made.
         samples: Of these weights.
-        weights: Their dtype.
         modules: Those of the network then.
     """
 
@@ -46,7 +44,6 @@ class CachedBackend(NamedTuple):
     reason: str | None
     settings: object
     samples: Samples
-    weights: torch.dtype
     modules: ModuleSnapshot
 
 
@@ -118,14 +115,7 @@ def _choose(network: Any, settings: CallSettings, device: torch.device) -> RunBa
     cached = cached_backend(network, settings) if settings.copies else None
     if cached is None or cached.backend is None:
         return _of_module(network, settings, device)
-    return partial(_run_fused, cached.backend, cached.weights)
-
-
-def _run_fused(backend: Fused, dtype: torch.dtype, batch: TokenBatch) -> Tensor:
-    """Vectors of all tokens in the dtype of the weights, whatever autocast the caller has entered."""
-    kind = batch.values.device.type
-    with torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext():
-        return backend.forward(batch).to(dtype)
+    return cached.backend.forward
 
 
 def _of_module(network: Any, settings: CallSettings, device: torch.device) -> RunBatch:
@@ -152,9 +142,9 @@ def cached_backend(network: Any, call: CallSettings) -> CachedBackend:
             if not is_out_of_memory(error):
                 raise
             fused = "there is no memory for copies of its weights"
-            return CachedBackend(None, fused, settings, samples, network.dtype, current)
+            return CachedBackend(None, fused, settings, samples, current)
         backend, reason = (None, fused) if isinstance(fused, str) else (fused, None)
-        cached = state.cached = CachedBackend(backend, reason, settings, samples, network.dtype, current)
+        cached = state.cached = CachedBackend(backend, reason, settings, samples, current)
     return cached
 
 

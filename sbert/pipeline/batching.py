@@ -49,8 +49,6 @@ def plan(
     """
     if len(lengths) == 1:
         return [np.zeros(1, np.int64)]
-    if len(lengths) == 1:
-        return [np.zeros(1, np.int64)]
     order = np.argsort(-lengths, kind="stable")
     ends = np.cumsum(lengths[order])
     batches = []

@@ -56,13 +56,15 @@ def evaluating(model: nn.Module) -> Iterator[None]:
             _paused[module] = _paused.get(module, 0) + 1
             _set_mode(module, training=False)
         call = threading.get_ident(), paused
-        _calls.append(call)
+        if paused:
+            _calls.append(call)
     try:
         with torch.no_grad():
             yield
     finally:
-        with _lock:
-            _end(call)
+        if paused:
+            with _lock:
+                _end(call)
 
 
 def _end(call: tuple[int, list[nn.Module]]) -> None:
@@ -163,7 +165,7 @@ class Encoding:
         device: torch.device | None = None,
         on_device: bool = False,
     ) -> None:
-        weight = next((weight for weight in model.parameters() if weight.is_floating_point()), _WEIGHT)
+        weight = next(filter(torch.is_floating_point, model.parameters()), _WEIGHT)
         self.model: Any = model
         self.settings: EncodeSettings = settings
         self.device: torch.device = device or weight.device
