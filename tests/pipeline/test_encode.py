@@ -168,7 +168,7 @@ def test_prompts(model: SentenceEncoder) -> None:
         ({"on_truncate": "cut"}, ValueError, "on_truncate='cut' is unknown"),
         ({"prompt": 1}, TypeError, "prompt is of type int"),
         ({"normalise": True}, TypeError, "normalise"),
-        ({"out": "vectors.txt"}, ValueError, "does not end in .npy"),
+        ({"out": "vectors.txt"}, ValueError, "ends in .npy"),
         ({"out": "no/such/folder.npy"}, FileNotFoundError, "the folder no/such does not exist"),
         ({"out": "v.npy", "convert_to_tensor": True}, ValueError, "out= takes"),
         ({"out": "v.npy", "shard": (4, 4)}, ValueError, "i from 0 to n - 1"),
