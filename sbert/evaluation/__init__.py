@@ -16,19 +16,19 @@ An evaluator holds texts and what is known of them, and measures any model: it r
 | ``STSSuite`` | Spearman on STS12 to STS16, STS benchmark and SICK |
 | ``NanoBEIRSuite`` | nDCG, recall, MRR and MAP on the data sets of NanoBEIR, by a search or by reranking candidates |
 
-``SequentialEvaluator`` runs several of them, and encodes each text once. ``similarity`` may be a list of names:
+``SequentialEvaluator`` runs several of them, and encodes each text once:
 
 >>> import tempfile
 >>> from sbert import SentenceEncoder
 >>> from sbert.evaluation import RetrievalEvaluator, SequentialEvaluator, SimilarityEvaluator
 >>> first, second = ["The cat sleeps."] * 3, ["A kitten is napping.", "The dog sleeps.", "Taxes go up."]
->>> similarity = SimilarityEvaluator(first, second, scores=[4.6, 2.5, 0.0], similarity=["cosine", "dot"])
+>>> similarity = SimilarityEvaluator(first, second, scores=[4.6, 2.5, 0.0])
 >>> answers = {"a": "A kitten is napping.", "b": "Taxes go up."}
 >>> retrieval = RetrievalEvaluator({"q": "Who sleeps?"}, answers, relevant={"q": {"a"}})
 >>> everything = SequentialEvaluator({"sts": similarity, "search": retrieval})
 >>> model = SentenceEncoder()
 >>> metrics = everything(model, output=f"{tempfile.mkdtemp()}/results.csv")  # adds a line; .jsonl works, too
->>> metrics["search_ndcg@10"], metrics["sts_dot_spearman"]
+>>> metrics["search_ndcg@10"], metrics["sts_spearman"]
 (1.0, 1.0)
 
 Given to a ``sbert.Trainer``, an evaluator runs every ``evaluate_every`` steps, and its first figure decides which model

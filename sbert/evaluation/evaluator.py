@@ -77,9 +77,6 @@ class SequentialEvaluator(Evaluator):
         evaluators: The evaluators by name; each metric is called ``name_metric``. The first metric of the first
             evaluator decides which model is the best.
 
-    Raises:
-        TypeError: If ``evaluators`` is not a dict of one or more ``Evaluator``.
-
     Example:
         >>> from sbert.evaluation import SimilarityEvaluator
         >>> first = SimilarityEvaluator(["A cat.", "A cat."], ["A kitten.", "Taxes rise."], [4.5, 0])
@@ -89,9 +86,6 @@ class SequentialEvaluator(Evaluator):
     """
 
     def __init__(self, evaluators: Mapping[str, Evaluator]) -> None:
-        listed = list(evaluators.values()) if isinstance(evaluators, Mapping) else [None]
-        if not listed or not all(isinstance(evaluator, Evaluator) for evaluator in listed):
-            raise TypeError(f"evaluators is {evaluators!r:.90}; pass a dict of one or more instances of Evaluator")
         self._evaluators = dict(evaluators)
 
     def measure(self, vectors: ModelVectors) -> dict[str, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -250,16 +250,3 @@ def restore_states(callbacks: Sequence[Callback], saved: Mapping[str, Any]) -> N
         state = {name.removeprefix(prefix): value for name, value in saved.items() if name.startswith(prefix)}
         if state:
             callback.restore(state)
-
-
-def as_callbacks(callbacks: Any) -> list[Callback]:
-    """A list of callbacks.
-
-    Raises:
-        TypeError: If an element is not a ``Callback``.
-    """
-    listed = list(callbacks or ()) if isinstance(callbacks, Iterable | None) else [callbacks]
-    for number, callback in enumerate(listed):
-        if not isinstance(callback, Callback):
-            raise TypeError(f"callbacks[{number}] is {callback!r:.60}; pass instances of sbert.training.Callback")
-    return listed

@@ -220,20 +220,6 @@ class TrainingConfig:
             values[setting] = self.mix if setting == "mix" else value[name]
         return replace(self, **values)
 
-    def factor(self, step: int, total: int) -> float:
-        """The factor of all learning rates at a step, counted from 0, in a run of ``total`` steps.
-
-        Example:
-            >>> config = TrainingConfig(warmup=0.4)
-            >>> [round(config.factor(step, 5), 3) for step in range(5)]
-            [0.5, 1.0, 1.0, 0.667, 0.333]
-        """
-        warm = self.warmup if isinstance(self.warmup, int) else math.ceil(self.warmup * total)
-        if step < warm:
-            return (step + 1) / warm
-        schedule = SCHEDULES[self.schedule] if isinstance(self.schedule, str) else self.schedule
-        return check_number("what schedule returned", schedule((step - warm) / max(1, total - warm)))
-
 
 def numbers_within(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     """The numbers in a dict, or in dicts of dicts, each with its path; or the number itself."""

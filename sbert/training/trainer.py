@@ -19,7 +19,7 @@ from sbert.losses.signature import Loss, Signature
 from sbert.modules import Transformer
 from sbert.training.backward import preserve_random_state
 from sbert.training.batches import Batches, Dataset, check_column_settings
-from sbert.training.callbacks import Callback, EarlyStopping, as_callbacks
+from sbert.training.callbacks import Callback, EarlyStopping
 from sbert.training.checkpoint import lock_output
 from sbert.training.config import TrainingConfig
 from sbert.training.table import RowIndices
@@ -97,7 +97,7 @@ class Trainer:
         _check_kinds(model, config)
         self.model: SentenceEncoder | Any = model
         self.config: TrainingConfig = config or TrainingConfig()
-        self.callbacks: list[Callback] = as_callbacks(callbacks)
+        self.callbacks: list[Callback] = [callbacks] if isinstance(callbacks, Callback) else list(callbacks)
         self._given = loss, columns, label
         by_name = dict(data) if isinstance(data, Mapping) else {"data": data}
         if hasattr(data, "rename_column"):  # A ``DatasetDict``; the names in a dict are those of the caller.

@@ -21,7 +21,7 @@ from sbert.backends.huggingface import find_adapters
 from sbert.distributed.buckets import GradientBuckets, sort_unused_first
 from sbert.distributed.ranks import Ranks
 from sbert.evaluation.evaluator import Evaluate, Evaluator
-from sbert.inputs.arguments import warn
+from sbert.inputs.arguments import check_number, warn
 from sbert.pipeline.batching import prefetch
 from sbert.pipeline.run import evaluating
 from sbert.storage.files import is_out_of_memory, one_line
@@ -30,7 +30,7 @@ from sbert.training import checkpoint
 from sbert.training.backward import backward
 from sbert.training.batches import Batches, PreparedBatch
 from sbert.training.callbacks import Callback, Progress, read_states, restore_states
-from sbert.training.config import TrainingConfig
+from sbert.training.config import SCHEDULES, TrainingConfig
 from sbert.training.report import Log, training_card
 from sbert.training.weights import (
     Weights,
@@ -195,7 +195,7 @@ class Run:
         norm = self._clip()
         if not math.isfinite(loss) or not (math.isfinite(norm) or self.scaler.get_scale() > 1):
             raise FloatingPointError(self._describe_failure(step_batches, loss, norm))
-        factor = config.factor(self.step, self.total)
+        factor = rate_factor(config, self.step, self.total)
         for group in self.optimizer.param_groups:
             group["lr"] = group["peak"] * factor
         self.scaler.step(self.optimizer)  # Which leaves a step out whose gradients left the range of float16.
@@ -343,6 +343,21 @@ def find_best(scores: Mapping[str, float], best: list[Any] | None, config: Train
     before = sign * best[1] if best is not None and best[0] == metric else -math.inf
     is_better = sign * scores[metric] > before  # Not for NaN.
     return [metric, scores[metric]] if is_better else None
+
+
+def rate_factor(config: TrainingConfig, step: int, total: int) -> float:
+    """The factor of all learning rates at a step, counted from 0, in a run of ``total`` steps.
+
+    Example:
+        >>> config = TrainingConfig(warmup=0.4)
+        >>> [round(rate_factor(config, step, 5), 3) for step in range(5)]
+        [0.5, 1.0, 1.0, 0.667, 0.333]
+    """
+    warm = config.warmup if isinstance(config.warmup, int) else math.ceil(config.warmup * total)
+    if step < warm:
+        return (step + 1) / warm
+    schedule = SCHEDULES[config.schedule] if isinstance(config.schedule, str) else config.schedule
+    return check_number("what schedule returned", schedule((step - warm) / max(1, total - warm)))
 
 
 def seed_step(seed: int, step: int, rank: int, device: torch.device) -> None:

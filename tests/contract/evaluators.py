@@ -73,7 +73,6 @@ def grades() -> dict[str, dict[str, int]]:
 # What makes it, and the figure that comes first.
 EVALUATORS: dict[str, tuple[Callable[[], Evaluator], str]] = {
     "similarity": (lambda: SimilarityEvaluator(FIRST, SECOND, SAME), "spearman"),
-    "similarity by distance": (lambda: SimilarityEvaluator(FIRST, SECOND, SAME, "manhattan"), "spearman"),
     "label": (lambda: LabelEvaluator(FIRST, SECOND, SAME, head()), "accuracy"),
     "pair classification": (lambda: PairClassificationEvaluator(FIRST, SECOND, SAME), "average_precision"),
     "triplet": (lambda: TripletEvaluator(FIRST, [text(i, 1) for i in range(12)], FIRST[1:] + FIRST[:1]), "accuracy"),
@@ -95,10 +94,6 @@ EVALUATORS: dict[str, tuple[Callable[[], Evaluator], str]] = {
         "average_precision",
     ),
     "translation": (lambda: TranslationEvaluator(FIRST, [text(i, 1) for i in range(12)]), "mean_accuracy"),
-    "triplet by distance": (
-        lambda: TripletEvaluator(FIRST, [text(i, 1) for i in range(12)], FIRST[1:] + FIRST[:1], "euclidean"),
-        "accuracy",
-    ),
     "teacher": (lambda: MSEEvaluator([text(i, 1) for i in range(12)], np.eye(DIM)[:12], FIRST), "negative_mse"),
     "sequence": (
         lambda: SequentialEvaluator({"b": EVALUATORS["translation"][0](), "a": EVALUATORS["similarity"][0]()}),

@@ -49,10 +49,6 @@ def test_a_sequence_shares_and_names(model: SentenceEncoder, monkeypatch: pytest
     assert {name.replace("b_c_", "b_"): value for name, value in found.items()} == expected
     assert next(iter(found)) == "a_spearman"
     assert sorted(encoded) == sorted({*FIRST, *SECOND})
-    wrong: Any
-    for wrong in ({}, [one, two], {"a": one, "b": len}):
-        with pytest.raises(TypeError, match="pass a dict of one or more instances of Evaluator"):
-            SequentialEvaluator(wrong)
 
 
 # ------------------------------------------------------------------------------------------------- lines in files

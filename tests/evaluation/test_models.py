@@ -84,15 +84,6 @@ def test_evaluators_take_anything_that_encodes(form: str, tmp_path: Path) -> Non
         assert make()(Foreign(form), output=tmp_path / "results.jsonl")[first] == make()(Meanings())[first]
 
 
-def test_evaluators_take_a_model_of_sentence_transformers(prompted: SentenceEncoder, tmp_path: Path) -> None:
-    from sentence_transformers import SentenceTransformer
-
-    prompted.save(tmp_path / "model")
-    theirs = SentenceTransformer(str(tmp_path / "model"), device="cpu")
-    for make, _ in EVALUATORS.values():
-        assert make()(theirs) == pytest.approx(make()(prompted), abs=1e-5)
-
-
 def test_what_does_not_encode_is_refused() -> None:
     for model, words in (
         (lambda texts: texts, "is of type function; pass a SentenceEncoder, or any object with a method encode"),

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from sbert.evaluation import RerankingEvaluator, RetrievalEvaluator, TranslationEvaluator
+from sbert.evaluation import RerankingEvaluator, RetrievalEvaluator
 from tests.contract.evaluators import Meanings, text
 from tests.memory import grown
 
@@ -40,12 +40,6 @@ def test_grades_are_the_gain_and_zero_is_not_relevant() -> None:
     assert found["map@100"] == pytest.approx((1 / 2 + 2 / 4) / 2)
 
 
-def test_negatives_come_first_among_equals() -> None:
-    sample = {"query": text(0), "positive": [text(0, 1)], "negative": [text(0, 2), text(1)]}
-    found = RerankingEvaluator([sample])(Meanings())
-    assert found == {"map": 0.5, "mrr@10": 0.5, "ndcg@10": pytest.approx(1 / math.log2(3))}
-
-
 def test_what_a_retriever_missed_is_not_found() -> None:
     found = [text(1), text(0), text(1, 1), text(0)]  # One text twice.
     missed = {"query": text(0), "positive": [text(0), text(0, 2)], "documents": found}
@@ -61,10 +55,3 @@ def test_what_a_retriever_missed_is_not_found() -> None:
     ):
         with pytest.raises(ValueError, match=message):
             RerankingEvaluator([missed, wrong])
-
-
-def test_a_sentence_is_right_wherever_it_stands() -> None:
-    """Two translations of one sentence; only one of them is the nearest, and both lead back to it."""
-    evaluator = TranslationEvaluator([text(0), text(0), text(1)], [text(0, 1), text(0, 2), text(1, 1)])
-    expected = {"mean_accuracy": 5 / 6, "source_to_target": 2 / 3, "target_to_source": 1}
-    assert evaluator(Meanings()) == pytest.approx(expected)

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from sbert import CrossEncoder, SentenceEncoder
+from sbert import SentenceEncoder
 from sbert.data import read_sick, read_sts, read_sts_year
 from sbert.evaluation import STSSuite
-from tests import small
 from tests.data.test_datasets import lines, put
 
 WORDS = "boat lake fox hills winter small quiet red seven green one two three four five six".split()
@@ -69,14 +68,6 @@ def test_sentevals_layout_gives_the_same(model: SentenceEncoder, tmp_path: Path)
     sick = lines(header, *([1, row["first"], row["second"], row["label"], "NEUTRAL"] for row in rows))
     put(senteval / "SICK" / "SICK_test_annotated.txt", sick)
     assert STSSuite(senteval)(model) == STSSuite(flat)(model)
-
-
-def test_a_cross_encoders_scores_are_compared(tmp_path: Path) -> None:
-    scorer = CrossEncoder(small.bert(tmp_path / "bert"), classes=1, device="cpu")
-    rows = read_sts(folder(tmp_path / "data") / "stsb" / "test.tsv")
-    scores = scorer.predict([(row["first"], row["second"]) for row in rows])
-    expected = spearmanr(scores, [row["label"] for row in rows]).statistic
-    assert STSSuite(tmp_path / "data", ["STSb"])(scorer)["STSb"] == pytest.approx(expected)
 
 
 def test_refuses(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from torch.utils.data import DataLoader
 import sbert
 import sbert.integrations.sentence_transformers as ours
 from sbert.integrations.sentence_transformers import losses
+from sbert.training.training_run import rate_factor
 from tests import pairs
 from tests.data.test_datasets import hub
 from tests.integrations.test_snippets import check_equal
@@ -312,7 +313,7 @@ def test_settings_that_have_the_meaning_of_theirs(
     assert len([line for line in history if "eval_evaluator" in line]) == 4
     config = trainer.trainer().config
     assert (config.max_gradient_norm, config.minimize) == (None, True)
-    assert config.learning_rate * config.factor(1, 6) == pytest.approx(5e-5 / 9)
+    assert config.learning_rate * rate_factor(config, 1, 6) == pytest.approx(5e-5 / 9)
     with pytest.raises(ValueError, match=r"step-00000001': the newest is .*step-00000006; pass True"):
         trainer.train(str(tmp_path / "checkpoints" / "step-00000001"))
     assert trainer.train(True).global_step == 6

@@ -19,6 +19,7 @@ from sbert.integrations import switching
 from sbert.integrations.sentence_transformers import training
 from sbert.integrations.sentence_transformers.forms import CONVERT
 from sbert.integrations.switching import COUNTERPARTS, OF_MODELS, PARAMETERS, TRAINERS, TRAINING, Counterpart
+from sbert.training.training_run import rate_factor
 from tests import pairs, small
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # The old names of modules warn.
@@ -185,7 +186,7 @@ def settings(**options: Any) -> dict[str, Any]:
     """Our settings of theirs, with the learning rates of all steps."""
     args = training.SentenceTransformerTrainingArguments(**{"output_dir": "out", **options})
     config = training._config(args, "cpu", 150)
-    return {**vars(config), "schedule": [config.learning_rate * config.factor(step, 150) for step in range(150)]}
+    return {**vars(config), "schedule": [config.learning_rate * rate_factor(config, step, 150) for step in range(150)]}
 
 
 @pytest.mark.parametrize("row", OF_TRAINING, ids=lambda row: row.names[0])

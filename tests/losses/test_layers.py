@@ -200,20 +200,3 @@ def test_noise_is_seeded_and_the_same_for_all(folder: Path) -> None:
     batch = runs[0][0]
     assert batch.inputs.extras["ids"].shape[0] == 4
     assert len(batch.inputs.tokens.lengths) <= 4
-
-
-def test_collate_within_other_losses(folder: Path) -> None:
-    """The wrapper passes it on; the gradient cache and deduplication change nothing."""
-    model = SentenceEncoder(Transformer(folder), Pooling("cls"), device="cpu").double().eval()
-    torch.manual_seed(0)
-    inner = TSDAE(model).double().eval()
-    loss = MatryoshkaLoss(inner, [16])
-    signature = Signature.of(loss)
-    assert signature.collates == (inner.collate,)
-    texts, row_data = signature.collates[0](TEXTS + TEXTS[:2], np.random.default_rng(0))
-    found = []
-    for options in ({"chunk_tokens": 10_000}, {"chunk_tokens": 12, "cached": True}):
-        ours = copy.deepcopy(model)
-        value = backward(ours, loss, TrainingBatch.of(ours, texts, signature, row_data=row_data), **options)
-        found.append([value, torch.cat([p.grad.flatten() for p in ours.parameters() if p.grad is not None])])
-    torch.testing.assert_close(found[0], found[1], rtol=1e-10, atol=1e-10)

@@ -114,14 +114,6 @@ def test_what_is_missing_is_named() -> None:
         MatryoshkaLoss(weighted, [1])(torch.eye(2), torch.eye(2), speed=3)
 
 
-def test_other_row_data_is_other_data() -> None:
-    first, second = rows(), rows()
-    assert TrainingData(first, weighted).fingerprint == TrainingData(second, weighted).fingerprint
-    for name, value in (("weight", 7.0), ("tags", ["y"]), ("id", "other")):
-        changed = [*second[:-1], {**second[-1], name: value}]
-        assert TrainingData(changed, weighted).fingerprint != TrainingData(first, weighted).fingerprint
-
-
 def test_a_label_may_be_a_vector_of_each_column() -> None:
     loss = EmbeddingDistillationLoss()
     data = TrainingData([("a", "b", [[1.0, 2.0], [3.0, 4.0]]), ("c", "d", torch.ones(2, 2))], loss)

@@ -333,8 +333,3 @@ def test_an_adapter_is_loaded_with_its_model(tmp_path: Path) -> None:
     load(tmp_path / "adapter").save(tmp_path / "merged")
     for folder in ("adapter", "merged"):
         np.testing.assert_allclose(load(tmp_path / folder).encode(small.TEXTS), expected, atol=2e-6)
-    trained, before = load(tmp_path / "adapter"), load(tmp_path / "adapter")
-    fit(trained, pairs(16), regression, learning_rate=1e-2)
-    changed = [n for (n, a), b in zip(trained.named_parameters(), before.parameters(), strict=True) if (a != b).any()]
-    assert changed
-    assert all("lora" in name for name in changed)
