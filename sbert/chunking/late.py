@@ -63,7 +63,7 @@ def late_vectors(
         ValueError: If the model cannot pool passages, or a passage has no tokens or more than fit into a window.
     """
     execute = partial(_run, reader, documents) if chunks else run_here
-    window = open_window(job, list(chunks), 0, None)
+    window = open_window(job, list(chunks), 0)
     vectors = compute(job, window, execute(job, window, report), report, execute)
     return vectors.numpy()  # type: ignore[no-any-return]
 

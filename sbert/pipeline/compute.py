@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Iterable, Iterator
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -21,10 +20,6 @@ from sbert.storage.files import is_out_of_memory, one_line
 
 # Computes the texts of a window: in this process, or in those of a pool.
 Execute = Callable[[Encoding, Window, Report], Results]
-# Outputs of some texts of a window that are known before it is computed, by their indices among its different texts.
-KnownOutputs = tuple[Indices, Tensor]
-# Is given the indices and the outputs of each batch.
-Store = Callable[[Indices, Tensor], object]
 # Elements collected on a GPU before they are copied to the host: one large copy is cheaper than many waits.
 _GATHERED = 1 << 22
 # Rows that are copied to those of equal texts at a time.
@@ -48,49 +43,46 @@ def encode_texts(
         OutOfMemoryError: If the outputs do not fit in memory, or one text alone does not.
     """
     with job.report(None if quiet else len(texts), show, quiet=quiet) as report:
-        window = open_window(job, texts, 0, None)
+        window = open_window(job, texts, 0)
         return compute(job, window, execute(job, window, report), report, execute)
 
 
 def encode_windows(
     job: Encoding,
-    windows: Iterable[tuple[list[Any], KnownOutputs | None]],
+    windows: Iterable[list[Any]],
     report: Report,
     execute: Execute,
     ahead: int,
-    store: Store | None = None,
 ) -> Generator[Any, None, None]:
     """The outputs of each window of texts, as in ``encode_texts``.
 
     Args:
         job: The model and the settings.
-        windows: Texts or pairs, and the outputs that are known of them.
+        windows: Texts or pairs.
         report: Records what happens.
         execute: What computes a window.
         ahead: Number of windows that are given to ``execute`` while one is computed.
-        store: Is given the indices and the outputs of each batch.
     """
 
-    def begin() -> Iterator[tuple[Window, KnownOutputs | None, Results]]:
+    def begin() -> Iterator[tuple[Window, Results]]:
         start = report.rows
-        for texts, restored in windows:
-            window = open_window(job, texts, start, restored)
-            yield window, restored, execute(job, window, report)
+        for texts in windows:
+            window = open_window(job, texts, start)
+            yield window, execute(job, window, report)
             start += len(texts)
 
     running = begin()
-    for window, restored, results in prefetch(running, ahead) if ahead else running:
-        yield compute(job, window, results, report, execute, restored, store)
+    for window, results in prefetch(running, ahead) if ahead else running:
+        yield compute(job, window, results, report, execute)
 
 
-def open_window(job: Encoding, texts: list[Any], start: int, restored: KnownOutputs | None) -> Window:
+def open_window(job: Encoding, texts: list[Any], start: int) -> Window:
     """The different texts of some rows of the caller's input, of which ``start`` precede them."""
     different, first, inverse = unique(texts)
     if not different:  # The output of one text tells the dimension.
         different, first = [("a", "a") if job.model.is_cross_encoder else "a"], np.zeros(1, np.int64)
     counts = np.bincount(inverse, minlength=len(different))
-    done = None if restored is None else np.isin(np.arange(len(different)), restored[0])
-    return Window(different, start + first if start else first, counts, inverse, done)
+    return Window(different, start + first if start else first, counts, inverse)
 
 
 def compute(
@@ -99,16 +91,11 @@ def compute(
     results: Results,
     report: Report,
     execute: Execute,
-    restored: KnownOutputs | None = None,
-    store: Store | None = None,
 ) -> Any:
     """The outputs of all rows of a window. What leaves the range of half precision is computed again."""
     rows, inverse, texts = len(window.inverse), window.inverse, len(window.texts)
-    if restored is not None:
-        report.advance(int(window.counts[restored[0]].sum()))
-        results = chain([restored], results)
     try:
-        outputs = collect_outputs(results, max(rows, texts), job.to, store)
+        outputs = collect_outputs(results, max(rows, texts), job.to)
         wrong = _not_finite(outputs[: min(rows, texts)])
         dtype = job.inference.settings.dtype
         if len(wrong) and dtype != job.dtype:
@@ -142,9 +129,7 @@ def compute(
     return outputs if settings.precision == "float32" else quantize(outputs, settings.precision, settings.ranges)
 
 
-def collect_outputs(
-    results: Iterable[tuple[Indices, Any]], rows: int, device: torch.device, store: Store | None = None
-) -> Any:
+def collect_outputs(results: Iterable[tuple[Indices, Any]], rows: int, device: torch.device) -> Any:
     """The outputs of batches in the order of the texts: a tensor of ``rows`` rows, or a list.
 
     If the tensor is on the host, outputs on a GPU are collected there and copied while the next ones are computed.
@@ -154,7 +139,7 @@ def collect_outputs(
     copying: tuple[Indices, Tensor, Callable[[], object]] | None = None
 
     def copy() -> None:
-        """Start to copy the collected outputs; store those of the copy before."""
+        """Start to copy the collected outputs; put those of the copy before in their places."""
         nonlocal gathered, copying
         before, copying = copying, None
         if gathered:
@@ -179,8 +164,6 @@ def collect_outputs(
             gathered.append((indices, outputs))
             if sum(part.numel() for _, part in gathered) >= _GATHERED:
                 copy()
-        if store is not None:
-            store(indices, outputs)
     while gathered or copying:
         copy()
     return result

@@ -124,8 +124,6 @@ class Pool(AbstractContextManager["Pool"]):
         share = int(lengths.sum()) // (2 * len(self.devices))
         sent = {}
         for indices in plan(lengths, max(1, min(_CHARACTERS * batches * job.batch_tokens, share)), size):
-            if window.done is not None and window.done[indices].all():
-                continue
             part = window.select(indices)
             part.texts[:] = map(_plain, part.texts)
             name = f"{report.what}[{part.rows.min()}:{part.rows.max() + 1}]"

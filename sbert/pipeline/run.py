@@ -13,7 +13,6 @@ from operator import attrgetter
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
@@ -133,17 +132,15 @@ class Window:
         rows: Row of the caller's input where each occurs first, for errors.
         counts: Number of occurrences of each.
         inverse: The text of each row of the window.
-        done: Those whose output is known; None for none. Batches of nothing else are left out.
     """
 
     texts: list[Any]
     rows: Indices
     counts: Indices
     inverse: Indices
-    done: npt.NDArray[np.bool_] | None = None
 
     def select(self, indices: Indices) -> Window:
-        """A window of some of the texts, one row for each, none of them done."""
+        """A window of some of the texts, one row for each."""
         texts = [self.texts[index] for index in indices]
         return Window(texts, self.rows[indices], self.counts[indices], np.arange(len(texts)))
 
@@ -249,8 +246,6 @@ def run_here(job: Encoding, window: Window, report: Report) -> Results:
         for run, tokens in zip(runs, tokenized, strict=True):
             report.record(tokens, window.rows[run], window.counts[run])
             batches = plan(tokens.lengths, job.batch_tokens, settings.batch_size, job.padded_tokens)
-            if window.done is not None:
-                batches = [rows for rows in batches if not window.done[run][rows].all()]
             for rows, output in run_batches(job, forward, tokens, batches, window.rows[run], report.what):
                 indices = run.start + rows
                 report.advance(int(window.counts[indices].sum()))

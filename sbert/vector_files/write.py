@@ -191,7 +191,7 @@ class _File:
 
     def _new_texts(
         self, windows: Iterator[InputWindow], manifest: Manifest, waiting: deque[InputWindow]
-    ) -> Iterator[tuple[list[str], None]]:
+    ) -> Iterator[list[str]]:
         """The texts of windows that are not among the parts on the disk, after a comparison of these."""
         before = 0
         for part in list(manifest.parts):
@@ -203,7 +203,7 @@ class _File:
             before = part.read
         for window in windows:
             waiting.append(window)
-            yield window.texts, None
+            yield window.texts
 
     def _store(self, file: Any, manifest: Manifest, window: InputWindow, vectors: Array, truncated: int) -> None:
         block, end = self.form.block(vectors, window.columns), file.tell()
