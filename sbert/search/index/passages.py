@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -94,7 +95,8 @@ class Passages:
             self._vectors[used : used + len(vectors)] = vectors
             used += len(vectors)
             spans.append(np.frombuffer(b"".join(record.spans for record in block), "<i4").reshape(-1, 2))
-            kinds = [self._kind(record.metadata) for record in block]
+            kinds = [self._known.setdefault(record.metadata, len(self._known)) for record in block]
+            self.metadata += map(json.loads, islice(self._known, len(self.metadata), None))
             counts = [len(record.spans) // 8 for record in block]
             numbers.append(
                 np.array([[record.row for record in block], [record.crc for record in block], kinds, counts])
@@ -103,12 +105,6 @@ class Passages:
             self._add_texts(block)
         self.rows, self.crcs, self.kinds, self.counts = np.concatenate(numbers, 1)
         self.spans = np.concatenate(spans)
-
-    def _kind(self, metadata: bytes) -> int:
-        if metadata not in self._known:
-            self._known[metadata] = len(self.metadata)
-            self.metadata.append(json.loads(metadata))
-        return self._known[metadata]
 
     def _add_texts(self, block: list[DocumentRecord]) -> None:
         if self.bm25 is not None:
