@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sbert.inputs.arguments import check_choice
+from sbert.inputs.arguments import check_choice, check_positive
 from sbert.losses.checks import Data, check_columns, check_mask, check_temperature, check_values, require_labels
 from sbert.losses.module import LossModule
 
@@ -290,10 +290,8 @@ class _PairLoss(ListLoss):
 
     def __init__(self, sigma: float = 1.0, k: int | None = None) -> None:
         super().__init__()
-        if k is not None and k < 1:
-            raise ValueError(f"k={k} leaves no document; pass 1 or more, or None for all")
         self.sigma: float = check_temperature(sigma, "sigma")
-        self.k: int | None = k
+        self.k: int | None = check_positive("k", k)
 
     def forward(self, *scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tensor:
         matrix, labels, mask = self.check_lists(scores, labels, mask)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -246,7 +244,7 @@ class GlobalOrthogonalRegularizationLoss(LossModule):
         Each column: (rows, dim). Output: scalar.
 
     Raises:
-        ValueError: If a weight is negative or both are 0, or the shapes do not match.
+        ValueError: If the shapes do not match.
 
     References:
         Zhang et al., 2017 (global orthogonal regularization). https://arxiv.org/abs/1708.06320
@@ -260,9 +258,6 @@ class GlobalOrthogonalRegularizationLoss(LossModule):
 
     def __init__(self, mean_weight: float = 1.0, second_moment_weight: float = 1.0) -> None:
         super().__init__()
-        weights = (mean_weight, second_moment_weight)
-        if not all(0 <= weight < math.inf for weight in weights) or not any(weights):
-            raise ValueError(f"the weights are {weights}; pass numbers of 0 or more, not both 0")
         self.mean_weight: float = mean_weight
         self.second_moment_weight: float = second_moment_weight
 

@@ -120,8 +120,6 @@ class MultipleNegativesRankingLoss(LossModule):
         super().__init__()
         if not in_batch and (symmetric or contrast):
             raise ValueError("in_batch=False leaves a row's own negatives alone; leave symmetric and contrast out")
-        if not math.isfinite(guide_margin):
-            raise ValueError(f"guide_margin={guide_margin} is not finite; pass a difference of cosines such as 0.1")
         if isinstance(contrast, str) or set(contrast) - set(_CONTRASTS) or len(set(contrast)) < len(contrast):
             raise ValueError(f"contrast={contrast!r}; pass a tuple of some of {', '.join(_CONTRASTS)}, each once")
         check_choice("hardness_mode", hardness_mode, ("all", "in_batch", "hard"))

@@ -195,10 +195,6 @@ class TrainingConfig:
             elif not callable(value):
                 raise TypeError(f"{name} is of type {type(value).__name__}; pass a name or a function")
 
-    def lower_is_better(self, metric: str) -> bool:
-        """Whether a lower score of this name is better."""
-        return metric.endswith("loss") if self.minimize is None else self.minimize
-
     def for_data_set(self, name: str, names: Sequence[str]) -> TrainingConfig:
         """The settings of one data set among several.
 

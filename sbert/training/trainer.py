@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from sbert.backends.huggingface import find_adapters
 from sbert.distributed.ranks import Ranks
@@ -29,11 +27,6 @@ from sbert.training.weights import check_dtypes, prepare_model
 
 if TYPE_CHECKING:
     from sbert.encoder import SentenceEncoder
-
-Value = TypeVar("Value")
-
-# Settings that change nothing without an evaluator.
-_OF_EVALUATIONS = ("metric", "minimize", "load_best", "evaluate_first")
 
 
 class Trainer:
@@ -94,7 +87,7 @@ class Trainer:
         label: str | Mapping[str, str] | None = None,
         guide: SentenceEncoder | None = None,
     ) -> None:
-        _check_kinds(model, config)
+        _check_model(model)
         self.model: SentenceEncoder | Any = model
         self.config: TrainingConfig = config or TrainingConfig()
         self.callbacks: list[Callback] = [callbacks] if isinstance(callbacks, Callback) else list(callbacks)
@@ -118,7 +111,6 @@ class Trainer:
         for part in list(model.modules()):
             if isinstance(part, Transformer):
                 part.materialize()  # What is trained are the modules of transformers, with dropout.
-        _check_dropout(tables, model)
         check_column_settings(model, {rows: configs[rows.name] for rows in tables})
         self.batches: Batches = self._batches(tables, self.config, names, guide)
         self.evaluator: Evaluate | Mapping[str, Evaluate] | None = evaluator
@@ -134,11 +126,10 @@ class Trainer:
     def _read(self, data: Mapping[str, Any]) -> list[TrainingData]:
         """The rows of data sets, with the loss, columns and label of each."""
         loss, columns, label = self._given
-        pairs = self.model.is_cross_encoder
         return [
             TrainingData(
                 rows, _loss_of(loss, name), _of(columns, name), _of(label, name), name,
-                pairs=pairs,
+                pairs=self.model.is_cross_encoder,
                 negatives=self.config.negatives if Signature.of(_loss_of(loss, name)).more else None,
             )
             for name, rows in data.items()
@@ -169,7 +160,7 @@ class Trainer:
             raise ValueError("dtype='float16' is emulated by CPUs, far slower; pass dtype='bfloat16' or 'float32'")
         warn_of_slow(parse_dtype(config.dtype), self.model.device)
         if self.evaluator is None:
-            unused = [name for name in _OF_EVALUATIONS if getattr(config, name)]
+            unused = [name for name in ("metric", "minimize", "load_best", "evaluate_first") if getattr(config, name)]
             unused += ["EarlyStopping" for callback in self.callbacks if isinstance(callback, EarlyStopping)]
             if unused:
                 warn(f"without an evaluator, {', '.join(unused)} changes nothing; pass evaluator= or evaluation_data=")
@@ -231,12 +222,10 @@ class Trainer:
             return Run(weights, self.batches, config, *callbacks, ranks, resume, show_progress_bar).train()
 
 
-def _check_kinds(model: Any, config: Any) -> None:
+def _check_model(model: Any) -> None:
     if not hasattr(model, "is_cross_encoder"):
         call = f"SentenceEncoder({model!r})" if isinstance(model, str) else "a SentenceEncoder or a CrossEncoder"
         raise TypeError(f"model is of type {type(model).__name__}; pass a model: {call}")
-    if not isinstance(config, TrainingConfig | None):
-        raise TypeError(f"config is of type {type(config).__name__}; pass a TrainingConfig or TrainingConfig(**config)")
 
 
 def _refuse_held_out(names: Iterable[object]) -> None:
@@ -265,16 +254,6 @@ def _check_data(rows: TrainingData, config: Any, model: Any) -> None:
         raise ValueError(f"{problem}; use a model with classes=1")
 
 
-def _check_dropout(tables: Sequence[TrainingData], model: Any) -> None:
-    """Warn if the first 100 rows hold the same text twice, for two dropout views of it, and there is no dropout."""
-    heads = [rows.head.texts(range(min(100, len(rows.head)))) for rows in tables]
-    if model.is_cross_encoder or not any(all(len(set(row)) < len(row) for row in head) for head in heads):
-        return
-    if not any(isinstance(module, torch.nn.Dropout) and module.p > 0 for module in model.modules()):
-        what = "rows hold the same text twice, and the model has no dropout, so both get the same vector"
-        warn(f"{what}, which teaches nothing; use a model with dropout, or other pairs")
-
-
 def _name_held_out(data: Any, names: Sequence[str], *settings: Any) -> dict[str, Any]:
     """Evaluation data by the names of the data sets, which settings by data set need."""
     named = dict(data) if isinstance(data, Mapping) else {names[0] if len(names) == 1 else "data": data}
@@ -299,7 +278,7 @@ def _add_losses(
     return {**evaluators, "evaluation": losses}
 
 
-def _of(value: Value | Mapping[str, Value] | None, name: str) -> Value | None:
+def _of(value: Any, name: str) -> Any:
     """The value for one data set: its own, where values are given by name, or the one for all."""
     return value.get(name) if isinstance(value, Mapping) else value
 

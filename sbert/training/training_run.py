@@ -132,21 +132,23 @@ class Run:
         first, last = self.step * config.accumulation, self.total * config.accumulation
         coming = prefetch(self.batches.prepare(first, last, self.ranks))
         with keeping_freed_memory(), closing(self.log), closing(coming) as batches:
-            if config.evaluate_first and self.step == 0:
-                self._evaluate()
+            evaluate_every = config.evaluate_every or self.epoch_steps
+            save_every = config.checkpoint_every or self.epoch_steps
+            if self.evaluator is not None and config.evaluate_first and self.step == 0:
+                self._evaluate(self.evaluator)
             ended = self._has_ended()
             while not ended:
                 self._take_step(batches)
                 ended = self._has_ended()
                 if ended or self.step % config.log_every == 0:
                     self.log.add_steps()
-                if ended or self.step % (config.evaluate_every or self.epoch_steps) == 0:
-                    self._evaluate()
+                if self.evaluator is not None and (ended or self.step % evaluate_every == 0):
+                    self._evaluate(self.evaluator)
                 if not ended and self._has_ended():  # What ``on_save`` stops ends after one more step.
                     ended = True
                     self.log.add_steps()
-                if ended or self.step % (config.checkpoint_every or self.epoch_steps) == 0:
-                    self._save_checkpoint()
+                if self.output is not None and (ended or self.step % save_every == 0):
+                    self._save_checkpoint(self.output)
             self.ranks.run_on_main(partial(self._save_model, "final", self._save_whole))
             if config.load_best:
                 self.ranks.run_on_main(self._load_best)
@@ -250,11 +252,9 @@ class Run:
 
     # --------------------------------------------------------------------------------------- evaluation and saving
 
-    def _evaluate(self) -> None:
-        """Run the evaluators, if there are any, and save the model if it is the best so far."""
-        if self.evaluator is None:
-            return
-        scores = measure(self.evaluator, self.model, self.ranks)
+    def _evaluate(self, evaluator: Evaluate | Mapping[str, Evaluate]) -> None:
+        """Run one evaluator or several, and save the model if it is the best so far."""
+        scores = measure(evaluator, self.model, self.ranks)
 
         def record() -> None:
             best = find_best(scores, self.best, self.config)
@@ -290,10 +290,8 @@ class Run:
             with checkpoint.explain_failure(self.output, name):
                 write(self.output / name)
 
-    def _save_checkpoint(self) -> None:
-        """Write a checkpoint, if there is a folder."""
-        if self.output is None:
-            return
+    def _save_checkpoint(self, output: Path) -> None:
+        """Write a checkpoint."""
         name = checkpoint.name_after(self.step)
 
         def save() -> None:
@@ -308,7 +306,7 @@ class Run:
             self._save_model(name, lambda path: checkpoint.write_checkpoint(path, *about))
 
         self.ranks.run_on_main(save)
-        self._notify("on_save", path=self.output / name)
+        self._notify("on_save", path=output / name)
 
 
 def measure(evaluators: Evaluate | Mapping[str, Evaluate], model: Any, ranks: Ranks) -> dict[str, float]:
@@ -339,10 +337,10 @@ def find_best(scores: Mapping[str, float], best: list[Any] | None, config: Train
     metric = config.metric or next(iter(scores), "")
     if metric not in scores:
         raise ValueError(f"metric={metric!r} is not among the evaluator's {', '.join(scores) or 'scores: none'}")
-    sign = -1 if config.lower_is_better(metric) else 1
+    is_lower_better = metric.endswith("loss") if config.minimize is None else config.minimize
+    sign = -1 if is_lower_better else 1
     before = sign * best[1] if best is not None and best[0] == metric else -math.inf
-    is_better = sign * scores[metric] > before  # Not for NaN.
-    return [metric, scores[metric]] if is_better else None
+    return [metric, scores[metric]] if sign * scores[metric] > before else None  # None for NaN, too.
 
 
 def rate_factor(config: TrainingConfig, step: int, total: int) -> float:

@@ -343,7 +343,6 @@ REFUSED: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: MatryoshkaLoss(plain, [4, 0]), ValueError, "dims=(4, 0); pass one or more"),
     (lambda: MatryoshkaLoss(3, [4]), TypeError, "the loss is of type int; pass a function or a module"),
     (lambda: MatryoshkaLoss(MSE(), [2])(TWO, labels=THREE), ValueError, "labels are vectors of dim 3, but the columns"),
-    (lambda: losses.GlobalOrthogonalRegularizationLoss(0, 0), ValueError, "the weights are (0, 0); pass numbers of 0"),
     (lambda: losses.EmbeddingDistillationLoss(4), ValueError, "dim=4, teacher_dim=None; pass both for a projection"),
     (lambda: AdaptiveLayerLoss(plain, 2)(THREE, THREE), ValueError, "of dim 3 are not those of 2 layers side by side"),
     (lambda: losses.CrossEntropyLoss(1), ValueError, "classes=1 leaves nothing to classify"),
