@@ -54,7 +54,7 @@ async def lifespan(_):
     yield
     await asyncio.to_thread(batcher.close)
     done = batcher.metrics
-    print(f"{done.requests} requests, {done.texts_per_batch:.1f} texts, {done.tokens_per_batch:.0f} tokens per batch")
+    print(f"{done.requests} requests, {done.texts_per_batch:.1f} texts per batch")
 
 
 app = FastAPI(lifespan=lifespan)

@@ -14,6 +14,7 @@ from sbert.encoder import SentenceEncoder
 from sbert.inputs.arguments import whole
 from sbert.inputs.texts import rows_of
 from sbert.pipeline.model import choose_prompt
+from sbert.pipeline.progress import Report
 from sbert.pipeline.run import Encoding
 from sbert.pipeline.settings import EncodeSettings
 from sbert.pipeline.tokenize import groups
@@ -149,5 +150,5 @@ def encode_chunks(
     prompt = choose_prompt(model, prompt_name, prompt)
     settings = EncodeSettings(prompt, batch_tokens, None, "ignore", dim, normalize_embeddings)
     job = Encoding(model.route("document"), settings)
-    with job.report(len(result), show_progress_bar, "chunks") as report:
+    with Report(job, len(result), show_progress_bar, "chunks") as report:
         return result, late_vectors(job, require_positions(job.model[0]), texts, result, report)

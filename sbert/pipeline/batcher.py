@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 # What belongs to a call of its own, or is not of vectors in memory.
 _REFUSED = {"chunk_size", "device", "out", "overwrite", "pool", "shard", "show_progress_bar"}
-# Recent requests, and batches, that metrics are of.
+# Recent batches that metrics are of.
 _WINDOW = 2048
 # Parts of a batch that requests take in turn: so many large ones share each batch.
 _TURNS = 8
@@ -64,9 +64,6 @@ class Metrics:
         refused: Number of requests that found the queue full.
         batches: Number of batches since the start.
         texts_per_batch: Mean of the last 2,048 batches.
-        tokens_per_batch: Mean of the last 2,048 batches, estimated from the characters.
-        p50: Median of the seconds from a request to its vectors, of the last 2,048 requests.
-        p99: 99th percentile of them.
     """
 
     waiting: int
@@ -74,9 +71,6 @@ class Metrics:
     refused: int
     batches: int
     texts_per_batch: float
-    tokens_per_batch: float
-    p50: float
-    p99: float
 
 
 class Batcher(AbstractContextManager["Batcher"]):
@@ -185,7 +179,7 @@ class Batcher(AbstractContextManager["Batcher"]):
 
     @property
     def metrics(self) -> Metrics:
-        """What the batcher has done so far, and how long requests took lately."""
+        """What the batcher has done so far."""
         return self._queue.metrics()
 
     def close(self, *, finish: bool = True) -> None:
@@ -252,8 +246,7 @@ class RequestQueue:
 
     def __init__(self, encode: Callable[..., Any], max_wait: float | None, max_tokens: int, max_queue: int) -> None:
         self.encode, self.max_wait, self.max_tokens, self.max_queue = encode, max_wait, max_tokens, max_queue
-        self.latencies: deque[float] = deque(maxlen=_WINDOW)
-        self.batches: deque[tuple[int, int]] = deque(maxlen=_WINDOW)  # Texts and tokens of each.
+        self.batches: deque[int] = deque(maxlen=_WINDOW)  # Number of texts of each.
         self.counts = {"requests": 0, "refused": 0, "batches": 0}
         self.closed = False
         self.reset()
@@ -270,9 +263,8 @@ class RequestQueue:
         """What ``Batcher.metrics`` says."""
         with self.changed:
             self.drop_cancelled()
-            means = np.mean(list(self.batches) or [(0, 0)], axis=0).tolist()
-            quantiles = np.percentile(list(self.latencies) or [0.0], [50, 99]).tolist()
-            return Metrics(len(self.requests), *self.counts.values(), *means, *quantiles)
+            texts_per_batch = sum(self.batches) / max(1, len(self.batches))
+            return Metrics(waiting=len(self.requests), texts_per_batch=texts_per_batch, **self.counts)
 
     def drop_cancelled(self) -> None:
         """Remove requests that were cancelled, or of which a part has failed."""
@@ -367,11 +359,9 @@ class RequestQueue:
         with self.changed:
             if self.max_wait is None:
                 self.expected, self.until = len(self.requests) + len(ended), now + min(_MOMENT, _SHARE * (now - start))
-            tokens = sum(request.before[stop] - request.before[start] for request, start, stop in batch)
-            self.batches.append((sum(stop - start for _, start, stop in batch), tokens))
+            self.batches.append(sum(stop - start for _, start, stop in batch))
             self.counts["batches"] += 1
             self.counts["requests"] += len(ended)
-            self.latencies.extend(now - request.arrived for request in ended)
         for request in ended:
             request.end(failed.get(request))
 

@@ -42,7 +42,7 @@ def encode_texts(
         InvalidTextError: If an output is not finite, or a text is too long and ``on_truncate="error"``.
         OutOfMemoryError: If the outputs do not fit in memory, or one text alone does not.
     """
-    with job.report(None if quiet else len(texts), show, quiet=quiet) as report:
+    with Report(job, len(texts), show, quiet=quiet) as report:
         window = open_window(job, texts, 0)
         return compute(job, window, execute(job, window, report), report, execute)
 
@@ -101,7 +101,7 @@ def compute(
         if len(wrong) and dtype != job.dtype:
             report.left_range(int(window.counts[wrong].sum()), dtype, job.dtype)
             part = window.select(wrong)
-            again = collect_outputs(execute(job.in_full_precision(), part, Report.silent()), len(wrong), job.to)
+            again = collect_outputs(execute(job.in_full_precision(), part, Report(job, quiet=True)), len(wrong), job.to)
             if isinstance(outputs, list):
                 for row, output in zip(wrong.tolist(), again, strict=True):
                     outputs[row] = output

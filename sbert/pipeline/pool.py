@@ -189,7 +189,7 @@ def encode_part(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         job = Encoding(model, settings)
-        report = job.report(None, show=False, what=what)
+        report = Report(job, what=what)
         report.rows = int(part.rows.min())
         outputs = compute(job, part, run_here(job, part, report), report, run_here)
     # Tensors as arrays, which are written to the pipe as they are.

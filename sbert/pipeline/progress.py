@@ -85,29 +85,26 @@ class Report(AbstractContextManager["Report"]):
     """A progress bar, and one warning each for truncated texts and for those that consist mostly of unknown tokens.
 
     Args:
+        job: The model and the settings of the call.
         total: Number of texts, if known.
         show: Whether to show the bar. If None: from 2,000 texts on, on a terminal or in a notebook.
-        on_truncate: ``"warn"``, ``"ignore"`` or ``"error"``.
-        model: The model; None for no warning about unknown tokens.
-        what: Name of the texts in messages.
+        what: Name of the texts in messages. Default: "sentences" or "pairs".
+        quiet: Whether nothing is shown, and no warning given.
 
     ``rows`` is the number of texts that are finished.
     """
 
     def __init__(
-        self, total: int | None, show: bool | None, on_truncate: str, model: Any = None, what: str = "sentences"
+        self, job: Any, total: int | None = None, show: bool | None = False, what: str = "", quiet: bool = False
     ) -> None:
-        self.total, self.on_truncate, self.model, self.what = total, on_truncate, model, what
+        self.total, self.model, self.quiet = total, job.model, quiet
+        self.on_truncate: str = "ignore" if quiet else job.settings.on_truncate
+        self.what = what or ("pairs" if job.model.is_cross_encoder else "sentences")
         self.rows = self.truncated = self.unreadable = 0
         self.beyond: tuple[int, Any, Any] | None = None  # Rows that left the range of a dtype, and the dtype for them.
         self._bar: Any = None
-        if show or (show is None and not (total is not None and total < _BAR_FROM)):
+        if not quiet and (show or (show is None and not (total is not None and total < _BAR_FROM))):
             self._bar = progress_bar(show, total=total, unit=f" {what}", desc="Encoding")
-
-    @classmethod
-    def silent(cls) -> Report:
-        """A report that shows and warns of nothing."""
-        return cls(None, False, "ignore")
 
     def add(self, truncated: int, unreadable: int, beyond: tuple[int, Any, Any] | None) -> None:
         """Add what another report has counted, of other rows of the same call."""
@@ -162,11 +159,11 @@ class Report(AbstractContextManager["Report"]):
                 f"{self.truncated} of {self.rows} {self.what} were truncated to max_seq_length="
                 f"{self.model.max_seq_length} tokens; pass on_truncate='ignore' to silence or 'error' to refuse"
             )
-        if self.beyond:
+        if self.beyond and not self.quiet:
             half, full = (str(dtype).removeprefix("torch.") for dtype in self.beyond[1:])
             warn(
                 f"{self.beyond[0]} of {rows} {self.what} left the range of {half} and were computed again in {full};"
                 f" dtype={full!r} does so from the start"
             )
-        if kind is None and self.unreadable and self.model is not None:
+        if kind is None and self.unreadable and not self.quiet:
             warn_of_unreadable(self.unreadable, rows, self.model._warned, self.what)

@@ -180,11 +180,6 @@ class Encoding:
         fixed = settings.batch_tokens or self.device.type != "cpu"
         self.padded_tokens: int | None = None if fixed else self.batch_tokens * 5 // 4
 
-    def report(self, total: int | None, show: bool | None = None, what: str = "", quiet: bool = False) -> Report:
-        """A report of a number of texts, if it is known; ``what`` they are called there."""
-        what = what or ("pairs" if self.model.is_cross_encoder else "sentences")
-        return Report.silent() if quiet else Report(total, show, self.settings.on_truncate, self.model, what)
-
     def in_full_precision(self) -> Encoding:
         """The same call, which computes in the dtype of the weights, and leaves the copies of lower precision."""
         other = copy.copy(self)

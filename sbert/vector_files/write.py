@@ -94,7 +94,7 @@ def write_vectors(
     header = {**_header(job), "dim": dim, "columns": [*keep], "window": size}
     header |= {"stripe": stripes.STRIPE, "shard": [*part]}
     total, reader = length_of(sentences), Reader(sentences, size, part)
-    with job.report(total if total is None else rows_of_shard(total, part), show) as report:
+    with Report(job, total if total is None else rows_of_shard(total, part), show) as report:
         if shard is not None:
             report.what = f"{report.what} of shard {part[0]}/{part[1]}"
         _File(job, execute, form, path, report).write(reader, header, overwrite)

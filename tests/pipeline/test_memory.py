@@ -194,6 +194,6 @@ def test_a_row_that_is_not_finite_is_that_of_the_whole_input(folder: Path) -> No
         model[0].network.get_input_embeddings().weight[model.tokenizer.convert_tokens_to_ids("fox")] = torch.nan
     windows = TEXTS[4:5] * 3, ["one", "one", "fox"]
     with pytest.raises(ValueError, match=r"the vector of sentences\[5\] is not finite") as error:
-        list(encode_windows(Encoding(model), windows, Report(None, False, "warn"), run_here, ahead=0))
+        list(encode_windows(Encoding(model), windows, Report(Encoding(model)), run_here, ahead=0))
     assert isinstance(error.value, InvalidTextError)
     assert error.value.args[1] == 5

@@ -199,5 +199,5 @@ def test_it_answers_before_it_ends(server: Server) -> None:
     assert (status, len(answer["data"])) == (200, 3000)
     assert server.process.wait(30) in (0, -signal.SIGTERM)
     server.reading.join(30)
-    assert re.search(r"\d+ requests, .* tokens per batch", "".join(server.said))
+    assert re.search(r"\d+ requests, .* texts per batch", "".join(server.said))
     assert "Traceback" not in "".join(server.said)
