@@ -164,17 +164,17 @@ class CrossEncoder(ScorerMethods, nn.Module):
 
     @max_seq_length.setter
     def max_seq_length(self, length: int | None) -> None:
-        least = sum(self._reader().special_tokens) + 2
-        self._limit = check_limit(self.auto_model, length, least)
+        self._limit = check_limit(self.auto_model, length, self.tokenizer.num_special_tokens_to_add(pair=True) + 2)
 
     # ------------------------------------------------------------------------------------------ tokens, forward
 
     def _reader(self) -> PairTokenizer:
-        """A private copy of the tokenizer, copied again after the tokenizer was replaced or extended."""
-        state = self.tokenizer, len(self.tokenizer), self.tokenizer.truncation_side
+        """A private copy of the tokenizer, copied again after the tokenizer or the limit was changed."""
+        state = self.tokenizer, len(self.tokenizer), self.tokenizer.truncation_side, self._limit
         if self._copy is None or self._copy[0] != state:
             typed = "token_type_ids" in self.tokenizer.model_input_names
-            self._copy = state, PairTokenizer(self.tokenizer, typed and accepts(self.auto_model, "token_type_ids"))
+            typed = typed and accepts(self.auto_model, "token_type_ids")
+            self._copy = state, PairTokenizer(self.tokenizer, typed, self._limit)
         return self._copy[1]
 
     def tokens(self, pairs: Sequence[Pair], prompt: str = "") -> Tokens:
@@ -187,7 +187,7 @@ class CrossEncoder(ScorerMethods, nn.Module):
             array([9])
         """
         types = getattr(self.auto_model.config, "type_vocab_size", None) or None
-        return tokenize_pairs(self._reader(), pairs, self.max_seq_length, vocab_size(self.auto_model), types, prompt)
+        return tokenize_pairs(self._reader(), pairs, vocab_size(self.auto_model), types, prompt)
 
     def forward(self, batch: TokenBatch) -> Tensor:
         if not isinstance(batch, TokenBatch):

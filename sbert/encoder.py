@@ -325,8 +325,8 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
         not.
 
         One warning per model counts the sentences that it cannot read, usually of a language that it was not trained
-        on: at least half of their tokens are not in the vocabulary, or single letters of an alphabet other than Latin
-        that the vocabulary has no words of. Punctuation and symbols do not count. So an emoji alone is worth a warning;
+        on: at least half of their tokens are not in the vocabulary, or single letters inside words of an alphabet other
+        than Latin. Punctuation and symbols do not count. So an emoji alone is worth a warning;
         one in a sentence is not, though sentences that differ in nothing but unknown words or emoji have the same
         vector. To silence it: ``warnings.filterwarnings("ignore", "unknown tokens")``.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from functools import wraps
+from functools import partial, wraps
 from typing import Protocol, cast, overload
 
 import numpy as np
@@ -328,9 +328,8 @@ def check_similarity(name: str) -> str:
     return name
 
 
-def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
-    """The dtype in which values of ``dtype`` are summed: float32 or float64."""
-    return torch.promote_types(dtype, torch.float32)
+# The dtype in which values of a dtype are summed: float32 or float64.
+accumulation_dtype = partial(torch.promote_types, torch.float32)
 
 
 def segment_sum(values: Tensor, offsets: Tensor, weights: Tensor | None = None, *, mean: bool = False) -> Tensor:

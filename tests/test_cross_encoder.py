@@ -115,11 +115,11 @@ def test_a_tokenizer_without_rust(bert: Path, tmp_path: Path) -> None:
             return self.fast(first, second, **options)
 
     plain = CrossEncoder(bert, device="cpu").tokenizer
-    fast, slow = (tokenize_pairs(PairTokenizer(one, typed=True), LONG, 20, None, None) for one in (plain, Slow(plain)))
+    fast, slow = (tokenize_pairs(PairTokenizer(one, True, 20), LONG, None, None) for one in (plain, Slow(plain)))
     for name in ("ids", "offsets", "types", "truncated"):
         np.testing.assert_array_equal(getattr(slow, name), getattr(fast, name))
     odd = [("\ud800 a", "a")]
-    assert PairTokenizer(Slow(plain), typed=True)(odd, 20)[0][0] == plain("\ufffd a", "a")["input_ids"]
+    assert PairTokenizer(Slow(plain), typed=True)(odd)[0][0] == plain("\ufffd a", "a")["input_ids"]
 
 
 @EACH

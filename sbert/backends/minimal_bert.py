@@ -184,10 +184,8 @@ def convert_model(network: BertModel) -> PreTrainedModel:
     return model.to(network.device)
 
 
-def materialize_tokenizer(tokenizer: Any) -> Any:
+def materialize_tokenizer(tokenizer: PlainTokenizer) -> Any:
     """The tokenizer of transformers, from a temporary folder: that of the model may be replaced at any time."""
-    if not isinstance(tokenizer, PlainTokenizer):
-        return tokenizer
     origin = tokenizer.origin
     with tempfile.TemporaryDirectory() as folder:
         for name, content in origin.files.items():

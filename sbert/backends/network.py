@@ -16,6 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import _has_any_global_hook
 
+from sbert.inputs.arguments import whole
+
 AnyState = TypeVar("AnyState")
 _hooks = attrgetter("_forward_hooks", "_forward_pre_hooks")
 _tables = attrgetter("_modules", "_parameters", "_forward_hooks", "_forward_pre_hooks")
@@ -193,9 +195,7 @@ def check_limit(network: nn.Module, length: int | None, least: int) -> int | Non
     positions = position_limit(network)
     if length is None:
         return positions
-    if isinstance(length, bool) or not isinstance(length, int):
-        raise TypeError(f"max_seq_length is {length!r}; pass a number of tokens or None")
-    if length < least:
+    if whole("max_seq_length", length) < least:
         raise ValueError(f"max_seq_length={length} leaves no room for text; pass at least {least}")
     if positions is not None and length > positions:
         raise ValueError(

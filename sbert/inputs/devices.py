@@ -167,15 +167,11 @@ def adapt_half_precision(model: nn.Module, device: torch.device) -> None:
     warn_of_slow(cast("torch.dtype", model.dtype), device)
 
 
+@cache  # Once in a process.
 def warn_of_slow(dtype: torch.dtype | None, device: torch.device) -> None:
     """Warn once if this CPU has to emulate bfloat16, in which a caller wants to compute."""
     if dtype == torch.bfloat16 and device.type == "cpu" and not multiplies_bfloat16():
-        _warn_of_bfloat16()
-
-
-@cache  # Once in a process.
-def _warn_of_bfloat16() -> None:
-    warn(f"{SLOW_BFLOAT16}; pass dtype='float32', unless memory matters more")
+        warn(f"{SLOW_BFLOAT16}; pass dtype='float32', unless memory matters more")
 
 
 def multiplies_bfloat16() -> bool:

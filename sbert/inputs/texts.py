@@ -56,19 +56,6 @@ def values_of(column: Any) -> Iterable[Any]:
     return chain.from_iterable(column[start : start + _CONVERTED].to_pylist() for start in starts)
 
 
-def length_of(sentences: Any) -> int | None:
-    """The number of sentences, or None if it is known only after reading them.
-
-    Example:
-        >>> length_of(["One.", "Two."]), length_of(iter(["One."]))
-        (2, None)
-    """
-    try:
-        return len(sentences)
-    except TypeError:
-        return None
-
-
 def _check_texts(sentences: Iterable[Any], name: str) -> Iterator[str]:
     for row, text in enumerate(sentences):
         if isinstance(text, Mapping):

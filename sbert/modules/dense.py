@@ -81,9 +81,6 @@ class Dense(nn.Module):
         same = self.linear.in_features == self.linear.out_features
         return output + (vectors if same else self.residual(vectors))
 
-    def extra_repr(self) -> str:
-        return f"residual={self.use_residual}"
-
 
 class LayerNorm(nn.Module):
     """Layer normalization of each vector.

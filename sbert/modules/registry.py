@@ -63,8 +63,3 @@ def register_module(kind: _ModuleClass) -> _ModuleClass:
 def check_name(kind: type[nn.Module]) -> None:
     """Raise a ValueError if the name of a class is already in use."""
     check_free("module", kind.__name__, kind, {**BUILT_IN, **REGISTERED})
-
-
-def is_built_in(kind: type[nn.Module]) -> bool:
-    """Whether a class belongs to the library."""
-    return BUILT_IN.get(kind.__name__) is kind

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import cached_property, partial
+from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from sbert.inputs.texts import Pair
 from sbert.modules.token_kinds import TokenKinds
@@ -79,8 +79,8 @@ class FastTokenizer:
         from tokenizers import Tokenizer, normalizers
 
         described = tokenizer.to_str()
-        self.unknown_id: int | None = unknown_id(tokenizer, described)
         self._tokenizer = Tokenizer.from_str(described)
+        self.token_kinds = TokenKinds(self._tokenizer.decode_batch, _unknown_id(tokenizer.model, described))
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
         self._add_special_tokens = add_special_tokens
@@ -92,6 +92,10 @@ class FastTokenizer:
         if any(probe.type_ids):
             raise ValueError("the tokenizer gives token types other than 0 to a single text; use another model")
         self.special_tokens: tuple[int, int] = count_special(probe.special_tokens_mask)
+
+    def truncate_pairs(self, limit: int, side: str) -> None:
+        """Truncate pairs of texts to a number of tokens from now on."""
+        self._tokenizer.enable_truncation(limit, strategy="longest_first", direction=side)
 
     def encode(self, inputs: Sequence[str | Pair], located: bool = False) -> list[tokenizers.Encoding]:
         """Encodings of texts or of pairs of texts.
@@ -121,13 +125,6 @@ class FastTokenizer:
             reason = f"the tokenizer fails at {inputs[0]!r:.40} ({one_line(error)})"
             raise ValueError(f"{reason}; its tokenizer.json is damaged or incomplete, so use another copy") from error
 
-    @cached_property
-    def token_kinds(self) -> TokenKinds:
-        """Finds the texts that cannot be read."""
-        added = self._tokenizer.get_added_tokens_decoder().items()
-        special = [token for token, about in added if about.special]
-        return TokenKinds(self._tokenizer.decode_batch, self._tokenizer.get_vocab_size(), special, self.unknown_id)
-
     def __call__(self, texts: Sequence[str]) -> list[list[int]]:
         """Token ids of each text."""
         return list(map(attrgetter("ids"), self.encode(texts)))
@@ -149,14 +146,9 @@ class SlowTokenizer:
         self._tokenizer, self._lower_case = tokenizer, lower_case
         mask = tokenizer("a", return_special_tokens_mask=True)["special_tokens_mask"]
         self.special_tokens: tuple[int, int] = count_special(mask)
-        number: int | None = tokenizer.unk_token_id
-        self.unknown_id: int | None = None if number in tokenizer("")["input_ids"] else number
-
-    @cached_property
-    def token_kinds(self) -> TokenKinds:
-        """Finds the texts that cannot be read."""
-        tokenizer = self._tokenizer
-        return TokenKinds(tokenizer.batch_decode, len(tokenizer), tokenizer.all_special_ids, self.unknown_id)
+        unknown: int | None = tokenizer.unk_token_id
+        ends = unknown in tokenizer("")["input_ids"]  # Some call what ends every text the unknown token.
+        self.token_kinds = TokenKinds(tokenizer.batch_decode, None if ends else unknown)
 
     def __call__(self, texts: Sequence[str]) -> list[list[int]]:
         """Token ids of each text."""
@@ -208,74 +200,44 @@ class PairTokenizer:
     Args:
         tokenizer: The tokenizer. A Rust tokenizer is copied, so that changes of the original have no effect.
         typed: Whether the model uses token types.
+        limit: Longest input in tokens, to which the longer text is truncated first; None for no limit.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, typed: bool) -> None:
-        self._plain = tokenizer
-        self.typed: bool = typed
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, typed: bool, limit: int | None = None) -> None:
+        self._plain, self.typed, self.limit = tokenizer, typed, limit
         self._fast = FastTokenizer(tokenizer.backend_tokenizer) if tokenizer.is_fast else None
         self.truncation_side: str = tokenizer.truncation_side
         self.token_kinds: TokenKinds | None = None if self._fast is None else self._fast.token_kinds
-        self.special_tokens: tuple[int, int] = (0, len(self([("", "")], None)[0][0]))
+        if self._fast is not None and limit is not None:
+            self._fast.truncate_pairs(limit, self.truncation_side)
 
-    def __call__(self, pairs: Sequence[Pair], limit: int | None) -> list[tuple[list[int], list[int], bool]]:
+    def __call__(self, pairs: Sequence[Pair]) -> list[tuple[list[int], list[int], bool]]:
         """Token ids and types of each pair, and whether it was truncated to the limit by ``longest_first``."""
         if self._fast is None:
-            return [self._slow(pair, limit) for pair in pairs]
-        return [self._truncate(encoding, limit) for encoding in self._fast.encode(pairs)]
+            return list(map(self._slow, pairs))
+        return [
+            (one.ids, one.type_ids if self.typed else [], bool(one.overflowing)) for one in self._fast.encode(pairs)
+        ]
 
-    def _slow(self, pair: Pair, limit: int | None) -> tuple[list[int], list[int], bool]:
+    def _slow(self, pair: Pair) -> tuple[list[int], list[int], bool]:
         texts = [without_lone_surrogates(text) for text in pair]
         options = {"return_token_type_ids": True, "padding": False, "verbose": False}
         encoded = self._plain(*texts, truncation=False, **options)
-        too_long = limit is not None and len(encoded["input_ids"]) > limit
+        too_long = self.limit is not None and len(encoded["input_ids"]) > self.limit
         if too_long:
-            encoded = self._plain(*texts, truncation="longest_first", max_length=limit, **options)
+            encoded = self._plain(*texts, truncation="longest_first", max_length=self.limit, **options)
         return encoded["input_ids"], encoded["token_type_ids"], too_long
 
-    def _truncate(self, encoding: tokenizers.Encoding, limit: int | None) -> tuple[list[int], list[int], bool]:
-        ids, types = encoding.ids, encoding.type_ids if self.typed else []
-        if limit is None or len(ids) <= limit:
-            return ids, types, False
-        owners = encoding.sequence_ids  # 0 or 1 for tokens of the two texts, None for special tokens.
-        texts = [[place for place, owner in enumerate(owners) if owner == text] for text in (0, 1)]
-        first, second = map(len, texts)
-        gone: set[int] = set()
-        for text, keep in zip(texts, longest_first(first, second, limit - len(ids) + first + second), strict=True):
-            gone.update(text[: len(text) - keep] if self.truncation_side == "left" else text[keep:])
-        positions = [place for place in range(len(ids)) if place not in gone]
-        return [ids[place] for place in positions], [types[place] for place in positions] if self.typed else [], True
 
+def _unknown_id(model: Any, described: str) -> int | None:
+    """Id of the unknown token of the model of a tokenizer, which is described as JSON; None if it knows all bytes.
 
-def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
-    """Number of tokens that remain of two texts in a limited length: the longer text is truncated first.
-
-    Example:
-        >>> longest_first(3, 20, room=10), longest_first(30, 20, room=11)
-        ((3, 7), (6, 5))
+    Elsewhere in a tokenizer another token may be called the unknown one.
     """
-    if first + second <= room:
-        return first, second
-    # An odd number leaves one more token to the longer text, or to the second one of equal length.
-    shorter = min(first, second, room // 2)
-    return (shorter, room - shorter) if first <= second else (room - shorter, shorter)
-
-
-def unknown_id(tokenizer: tokenizers.Tokenizer, described: str) -> int | None:
-    """Id of the unknown token of a tokenizer; None if it knows all bytes.
-
-    It is that of the model of the tokenizer: elsewhere another token may be called the unknown one.
-
-    Args:
-        tokenizer: The tokenizer.
-        described: The same as JSON.
-    """
-    model = tokenizer.model
     token = getattr(model, "unk_token", None)
-    if token is not None:
-        return model.token_to_id(token)  # type: ignore[no-any-return]
     match = _UNKNOWN.search(described) if type(model).__name__ == "Unigram" else None
-    return None if match is None else int(match[1])
+    unknown: int | None = model.token_to_id(token) if token is not None else match and int(match[1])
+    return unknown
 
 
 def count_special(mask: list[int]) -> tuple[int, int]:

@@ -84,7 +84,7 @@ class Transformer(Tokenizing, nn.Module):
             model, tokenizer = read_whole(folder, lambda: _read(folder, dtype or torch.float32, tokenizer))
         elif tokenizer is None:
             raise ValueError("a transformer in memory has no tokenizer; pass its tokenizer as well")
-        self.auto_model = model
+        self._modules["auto_model"] = model
         self._tokenizer: Any = tokenizer
         self.lower_case: bool = lower_case
         self._copy: tuple[tuple[Any, int], FastTokenizer | SlowTokenizer] | None = None
@@ -103,10 +103,6 @@ class Transformer(Tokenizing, nn.Module):
         """The Hugging Face model, which is materialized when it is first read."""
         return self.materialize()
 
-    @auto_model.setter
-    def auto_model(self, model: PreTrainedModel | BertModel) -> None:
-        """Only for type checkers: ``nn.Module`` keeps modules that are assigned."""
-
     @property
     def network(self) -> Any:
         """The modules with the weights: ``auto_model``, or a minimal BERT until it is materialized."""
@@ -116,7 +112,7 @@ class Transformer(Tokenizing, nn.Module):
         """Replace a minimal BERT by the Hugging Face model with the same weights, and return that."""
         if isinstance(self.network, BertModel):
             with huggingface.lock:
-                self.auto_model = backends.materialize(self.network)
+                self._modules["auto_model"] = backends.materialize(self.network)
         return self.network
 
     @property

@@ -73,9 +73,6 @@ class StaticEmbedding(Tokenizing, nn.Module):
     def forward(self, batch: TokenBatch) -> Tensor:
         return segment_sum(self.embedding(batch.ids), batch.offsets, mean=True)  # (rows, dim)
 
-    def extra_repr(self) -> str:
-        return f"max_seq_length={self.max_seq_length}"
-
 
 class WordEmbeddings(nn.Module):
     """One vector per word, from a table such as that of GloVe or word2vec; followed by a pooling.
@@ -208,6 +205,3 @@ class WordEmbeddings(nn.Module):
 
     def forward(self, batch: TokenBatch) -> TokenEmbeddings:
         return batch.embeddings(self.embedding(batch.ids))
-
-    def extra_repr(self) -> str:
-        return f"lower_case={self.lower_case}, max_seq_length={self.max_seq_length}"

@@ -200,24 +200,22 @@ def _truncate(row: list[int], limit: int, reader: ReadsText) -> list[int]:
 def tokenize_pairs(
     reader: PairTokenizer,
     pairs: Sequence[Pair],
-    limit: int | None,
     vocab_size: int | None,
     types: int | None,
     prompt: str = "",
 ) -> Tokens:
-    """Tokenize pairs of texts, each as one input, and truncate those that exceed a limit.
+    """Tokenize pairs of texts, each as one input, and truncate those that exceed the limit of the reader.
 
     Of each text, no more than ``most_characters`` are read.
 
     Args:
         reader: The tokenizer.
         pairs: The pairs.
-        limit: Longest input in tokens; None for no limit.
         vocab_size: Number of tokens that the model has vectors for, if known.
         types: Number of token types that the model has vectors for, if known.
         prompt: Text prepended to the first text of each pair.
     """
-    most = None if limit is None else most_characters(limit)
+    most = None if reader.limit is None else most_characters(reader.limit)
     part = slice(None, most) if reader.truncation_side != "left" or most is None else slice(-most, None)
     start = prompt[:most]
     rows: list[list[int]] = []
@@ -225,7 +223,7 @@ def tokenize_pairs(
     truncated: list[bool] = []
     for _, group in groups(pairs, lambda pair: len(start) + sum(map(len, pair))):
         texts = [((start + first)[part], second[part]) for first, second in group]
-        for (row, types_of_row, too_long), pair, text in zip(reader(texts, limit), group, texts, strict=True):
+        for (row, types_of_row, too_long), pair, text in zip(reader(texts), group, texts, strict=True):
             rows.append(row)
             types_of_rows.append(types_of_row)
             truncated.append(too_long or len(prompt) + sum(map(len, pair)) > sum(map(len, text)))

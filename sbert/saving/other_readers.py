@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from torch import nn
 
 from sbert.modules import Pooling
-from sbert.modules.registry import REGISTERED, is_built_in
+from sbert.modules.registry import BUILT_IN, REGISTERED
 from sbert.saving.format import POOLING_KEYS
 
 
 def differences(modules: Sequence[nn.Module]) -> str | None:
     """Which parts of an encoder are the caller's own, so that no other library reads them; None if there are none."""
     modes = [mode for module in modules if isinstance(module, Pooling) for mode in module.modes]
-    custom = [kind for kind in map(type, modules) if not is_built_in(kind)]
+    custom = [kind for kind in map(type, modules) if BUILT_IN.get(kind.__name__) is not kind]
     names = [*(kind.__name__ for kind in custom), *(mode for mode in modes if mode not in POOLING_KEYS.values())]
     if not names:
         return None

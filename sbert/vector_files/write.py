@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import zlib
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from hashlib import sha256
@@ -18,7 +18,6 @@ from typing import Any, cast
 
 import numpy as np
 
-from sbert.inputs.texts import length_of
 from sbert.inputs.vectors import Array
 from sbert.pipeline.compute import Execute, encode_texts, encode_windows
 from sbert.pipeline.progress import Report
@@ -93,7 +92,8 @@ def write_vectors(
         size = max(1, min(_WINDOW, _WEIGHTS_OF_WINDOW // max(1, weights)) // stripes.STRIPE) * stripes.STRIPE
     header = {**_header(job), "dim": dim, "columns": [*keep], "window": size}
     header |= {"stripe": stripes.STRIPE, "shard": [*part]}
-    total, reader = length_of(sentences), Reader(sentences, size, part)
+    reader = Reader(sentences, size, part)
+    total = len(sentences) if isinstance(sentences, Sized) else None
     with Report(job, total if total is None else rows_of_shard(total, part), show) as report:
         if shard is not None:
             report.what = f"{report.what} of shard {part[0]}/{part[1]}"

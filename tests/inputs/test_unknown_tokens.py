@@ -27,7 +27,7 @@ LANGUAGES = {
     "Thai": ["แมวนอนบนโซฟา", "ไม่!", "ใช่", "ภาษีขึ้นอีกแล้ว", "ฉันไปโรงเรียน"],
     "Korean": ["고양이가 소파에서 잔다.", "아니요!", "네", "2024년에 가격이 5 % 올랐다.", "잘 지내요?"],
     "Chinese": ["猫在沙发上睡觉。", "你好吗？", "猫", "这是一本非常好的书，我很喜欢它。", "税收又涨了。"],
-    "Japanese": ["猫がソファーで寝ている。", "いいえ！", "はい", "2024年に価格が5%上がった。", "ネコ"],
+    "Japanese": ["猫がソファーで寝ている。", "いいえ！", "はい", "税金がまた上がりました。", "ネコ"],
     "Arabic": ["القطة تنام على الأريكة.", "لا!", "نعم", "في عام 2024 ارتفعت الأسعار بنسبة 5 %.", "كيف حالك؟"],
     "Hebrew": ["החתול ישן על הספה.", "לא!", "כן", "בשנת 2024 המחירים עלו ב-5 %.", "מה שלומך?"],
     "Hindi": ["बिल्ली सोफे पर सोती है।", "नहीं!", "हाँ", "2024 में कीमतें 5 % बढ़ीं।", "आप कैसे हैं?"],
@@ -93,7 +93,7 @@ def test_no_false_alarm(english: SentenceEncoder, data: Path) -> None:
 def test_a_multilingual_vocabulary_has_words_of_its_alphabets(words: bool) -> None:
     """Then single letters are words and endings; of an alphabet that has letters alone, they spell words."""
     texts = {name: each for name, each in LANGUAGES.items() if name not in ("emoji", "Chinese", "Japanese")}
-    texts["letters"] = ["он и я", "高い", "αβγ", "및", "ו", "я"]
+    texts["letters"] = ["он и я", "αβγ", "및"]
     several = LANGUAGES["Japanese"] + LANGUAGES["Chinese"]
     every = " ".join([*ENGLISH, *several, *(text for each in texts.values() for text in each)])
     parts = {*small.wordpiece().normalizer.normalize_str(every).split(), *"!?{}"}
