@@ -139,8 +139,8 @@ def drop(x: Tensor, probability: float) -> Tensor:
         return x * float(not dropped)
     bits = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(1 << 63), None).view(torch.int16)[: x.numel()]
     least = dropped - _OF_BITS // 2  # The smallest random number that is kept.
-    kept = bits.clamp_(least - 1, least).sub_(least - 1)  # 0 or 1: faster than a comparison.
-    return x * kept.view(x.shape).to(x.dtype).mul_(_OF_BITS / (_OF_BITS - dropped))
+    mask = bits.clamp_(least - 1, least).sub_(least - 1)  # 0 or 1: faster than a comparison.
+    return x * mask.view(x.shape).to(x.dtype).mul_(_OF_BITS / (_OF_BITS - dropped))
 
 
 def _mask(length: int, bias: Tensor | None, sees: tuple[int, int], like: Tensor) -> Tensor | None:
