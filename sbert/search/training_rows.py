@@ -125,8 +125,7 @@ def mine_hard_negatives(
     if as_triplets and as_lists:
         raise ValueError("as_triplets and as_lists both set the form of the rows; pass one of them")
     required = 1 if as_triplets or as_lists else count
-    short = sum(len(chosen[anchor]) < required for anchor, _ in rows)
-    if short:
+    if short := sum(len(chosen[anchor]) < required for anchor, _ in rows):
         warn(f"{short} of {len(rows)} rows have fewer than {required} negatives and are left out; pass a larger corpus")
     if as_lists:
         lists = ((anchor, [texts[at] for at in sorted(positives[anchor])], mined) for anchor, mined in chosen.items())

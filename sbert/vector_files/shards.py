@@ -88,8 +88,7 @@ def _check(shards: list[Path]) -> tuple[Manifest, Ending]:
     """Raise an error unless all shards are finished and belong together; return the manifest of the first."""
     manifests = [read_manifest(shard) for shard in shards if shard.exists() and beside(shard, "manifest").exists()]
     done = {manifest.output: (manifest, manifest.ending) for manifest in manifests if manifest.ending}
-    missing = [shard.name for shard in shards if shard not in done]
-    if missing:
+    if missing := [shard.name for shard in shards if shard not in done]:
         listed = ", ".join(missing[:8]) + (", …" if len(missing) > 8 else "")
         raise FileNotFoundError(
             f"{len(missing)} of {len(shards)} shards are missing or not finished: {listed}; encode them first"

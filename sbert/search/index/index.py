@@ -133,8 +133,7 @@ class Index:
         """
         values = in_memory("vectors", vectors).cpu().float()
         self._check_dim("vectors", values)
-        wrong = (~values.isfinite().all(1)).nonzero()
-        if len(wrong):
+        if len(wrong := (~values.isfinite().all(1)).nonzero()):
             raise ValueError(f"vectors[{int(wrong[0])}] has a NaN or a value that is infinite as float32; correct it")
         checked = self._ids.new_ids(ids, len(values))
         if not len(values):
