@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sbert.inputs.arguments import check_positive
-from sbert.modules.tokenizer import LocatesTokens
+from sbert.modules.tokenizer import Tokenizing
 from sbert.pipeline.tokenize import prompt_length
 
 # A possible sentence end: punctuation, closing quotation marks and brackets, and the white space that follows.
@@ -40,14 +40,14 @@ class Chunk(NamedTuple):
         return documents[self.document][self.start : self.end]
 
 
-def require_positions(module: object) -> LocatesTokens:
+def require_positions(module: object) -> Tokenizing:
     """The module, if its tokenizer gives token positions; otherwise a ValueError."""
-    if not isinstance(module, LocatesTokens):
+    if not isinstance(module, Tokenizing):
         raise ValueError(f"{type(module).__name__} gives no positions of its tokens in a text; use a Transformer")
     return module
 
 
-def token_limit(reader: LocatesTokens, max_tokens: int | None, prompt: str) -> int:
+def token_limit(reader: Tokenizing, max_tokens: int | None, prompt: str) -> int:
     """The maximum number of tokens per passage: ``max_tokens`` if it fits, by default as many as the model can read."""
     limit = check_positive("max_tokens", max_tokens)
     if reader.max_seq_length is None:
@@ -63,7 +63,7 @@ def token_limit(reader: LocatesTokens, max_tokens: int | None, prompt: str) -> i
     return limit or room
 
 
-def passages(reader: LocatesTokens, documents: list[str], limit: int, overlap: int) -> Iterator[list[tuple[int, int]]]:
+def passages(reader: Tokenizing, documents: list[str], limit: int, overlap: int) -> Iterator[list[tuple[int, int]]]:
     """For each document, the (start, end) of its passages in characters.
 
     Args:

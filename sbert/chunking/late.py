@@ -14,7 +14,7 @@ from torch import nn
 from sbert.batch import TokenEmbeddings, move
 from sbert.chunking.boundaries import Chunk
 from sbert.modules.pooling import Pooling
-from sbert.modules.tokenizer import LocatesTokens
+from sbert.modules.tokenizer import Tokenizing
 from sbert.pipeline.batching import Indices, plan
 from sbert.pipeline.compute import compute, open_window
 from sbert.pipeline.progress import InvalidTextError, Report
@@ -45,7 +45,7 @@ class ContextWindow(NamedTuple):
 
 
 def late_vectors(
-    job: Encoding, reader: LocatesTokens, documents: Sequence[str], chunks: Sequence[Chunk], report: Report
+    job: Encoding, reader: Tokenizing, documents: Sequence[str], chunks: Sequence[Chunk], report: Report
 ) -> npt.NDArray[np.float32]:
     """The vectors of the passages of documents.
 
@@ -68,51 +68,38 @@ def late_vectors(
     return vectors.numpy()  # type: ignore[no-any-return]
 
 
-def _run(reader: LocatesTokens, documents: Sequence[str], job: Encoding, window: Window, report: Report) -> Results:
-    """The indices of the passages that each batch gives, and their vectors, (passages, dim)."""
+def _run(reader: Tokenizing, documents: Sequence[str], job: Encoding, window: Window, report: Report) -> Results:
+    """For each batch of windows of documents, the indices of its passages, and their vectors, (passages, dim)."""
+    before, after = _parts(job.model, job.device)
+    prompt, limit = job.settings.prompt, reader.max_seq_length
+    prompt_tokens = prompt_length(reader, prompt) if prompt else None
+    if prompt_tokens is not None and limit is not None and prompt_tokens + reader.special_tokens[1] >= limit:
+        raise ValueError(f"the prompt fills the {limit} tokens that the model can read at once; pass a shorter prompt")
     by_document: dict[int, list[Passage]] = {number: [] for number in sorted({chunk[0] for chunk in window.texts})}
     for index, (document, start, end) in enumerate(window.texts):
         by_document[document].append((index, start, end))
-    passages = list(by_document.values())
-    for first, group in groups((documents[number] for number in by_document), len):
-        yield from _batches(job, reader, group, passages[first : first + len(group)], window, report)
-
-
-def _batches(
-    job: Encoding,
-    reader: LocatesTokens,
-    documents: Sequence[str],
-    passages: list[list[Passage]],
-    window: Window,
-    report: Report,
-) -> Results:
-    """For each batch of windows of documents, the indices of its passages, and their vectors, (passages, dim)."""
-    before, after = _parts(job.model, job.device)
-    prompt = job.settings.prompt
-    prompt_tokens = prompt_length(reader, prompt) if prompt else None
-    limit = reader.max_seq_length
-    if prompt_tokens is not None and limit is not None and prompt_tokens + reader.special_tokens[1] >= limit:
-        raise ValueError(f"the prompt fills the {limit} tokens that the model can read at once; pass a shorter prompt")
-    located = reader.locate([prompt + document for document in documents])
-    read = [
-        part
-        for document, tokens, of_document in zip(documents, located, passages, strict=True)
-        for part in _windows(reader, document, tokens, of_document, prompt, window.rows)
-    ]
-    offsets = np.cumsum([0, *(len(part.ids) for part in read)])
-    flat = np.fromiter((token for part in read for token in part.ids), np.int32, int(offsets[-1]))
-    prompts = None if prompt_tokens is None else np.full(len(read), prompt_tokens)
-    tokens = Tokens(flat, offsets, np.zeros(len(read), bool), prompts, unreadable=np.zeros(len(read), bool))
-    tokens = find_unreadable(reader, documents, tokens)
-    report.unreadable += sum(len(read[row].passages) for row in np.flatnonzero(tokens.unreadable))
-    with evaluating(job.model):
-        rows = np.array([part.passages[0][0] for part in read])
-        batches = plan(tokens.lengths, job.batch_tokens, padded=job.padded_tokens)
-        for parts, output in run_batches(job, before, tokens, batches, window.rows[rows], report.what):
-            vectors = after(_own_tokens(output, [read[part] for part in parts], prompt_tokens))
-            indices = [index for part in parts for index, _, _ in read[part].passages]
-            report.advance(int(window.counts[indices].sum()))
-            yield np.array(indices), job.finish(vectors)
+    passages = iter(by_document.values())
+    for _, group in groups((documents[number] for number in by_document), len):
+        located = reader.locate([prompt + document for document in group])
+        read = [
+            part
+            for document, tokens in zip(group, located, strict=True)
+            for part in _windows(reader, document, tokens, next(passages), prompt, window.rows)
+        ]
+        offsets = np.cumsum([0, *(len(part.ids) for part in read)])
+        flat = np.fromiter((token for part in read for token in part.ids), np.int32, int(offsets[-1]))
+        prompts = None if prompt_tokens is None else np.full(len(read), prompt_tokens)
+        tokens = Tokens(flat, offsets, np.zeros(len(read), bool), prompts, unreadable=np.zeros(len(read), bool))
+        tokens = find_unreadable(reader, group, tokens)
+        report.unreadable += sum(len(read[row].passages) for row in np.flatnonzero(tokens.unreadable))
+        with evaluating(job.model):
+            rows = np.array([part.passages[0][0] for part in read])
+            batches = plan(tokens.lengths, job.batch_tokens, padded=job.padded_tokens)
+            for parts, output in run_batches(job, before, tokens, batches, window.rows[rows], report.what):
+                vectors = after(_own_tokens(output, [read[part] for part in parts], prompt_tokens))
+                indices = [index for part in parts for index, _, _ in read[part].passages]
+                report.advance(int(window.counts[indices].sum()))
+                yield np.array(indices), job.finish(vectors)
 
 
 def _parts(model: nn.Sequential, device: torch.device) -> tuple[nn.Sequential, nn.Sequential]:
@@ -129,7 +116,7 @@ def _parts(model: nn.Sequential, device: torch.device) -> tuple[nn.Sequential, n
 
 
 def _windows(
-    reader: LocatesTokens, document: str, tokens: LocatedTokens, passages: list[Passage], prompt: str, rows: Indices
+    reader: Tokenizing, document: str, tokens: LocatedTokens, passages: list[Passage], prompt: str, rows: Indices
 ) -> Iterator[ContextWindow]:
     """The windows of a document: each passage is in one window, with context around it.
 

@@ -37,15 +37,6 @@ class ReadsText(Protocol):
         ...
 
 
-@runtime_checkable
-class LocatesTokens(ReadsText, Protocol):
-    """A module that gives the position of its tokens in a text."""
-
-    def locate(self, texts: list[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
-        """Token ids of each text, with special tokens, and the span of characters of each token: start and end."""
-        ...
-
-
 def without_lone_surrogates(text: str, keep_length: bool = False) -> str:
     """The text with lone surrogates, which UTF-8 cannot encode, replaced by U+FFFD.
 
@@ -79,15 +70,15 @@ class FastTokenizer:
         from tokenizers import Tokenizer, normalizers
 
         described = tokenizer.to_str()
-        self._tokenizer = Tokenizer.from_str(described)
-        self.token_kinds = TokenKinds(self._tokenizer.decode_batch, _unknown_id(tokenizer.model, described))
-        self._tokenizer.no_padding()
-        self._tokenizer.no_truncation()
+        self.tokenizer = Tokenizer.from_str(described)
+        self.token_kinds = TokenKinds(self.tokenizer.decode_batch, _unknown_id(tokenizer.model, described))
+        self.tokenizer.no_padding()
+        self.tokenizer.no_truncation()
         self._add_special_tokens = add_special_tokens
         if lower_case:
-            last = self._tokenizer.normalizer
+            last = self.tokenizer.normalizer
             steps = [normalizers.Lowercase()] if last is None else [normalizers.Lowercase(), last]
-            self._tokenizer.normalizer = normalizers.Sequence(steps)
+            self.tokenizer.normalizer = normalizers.Sequence(steps)
         probe = self.encode(["a"], located=True)[0]
         if any(probe.type_ids):
             raise ValueError("the tokenizer gives token types other than 0 to a single text; use another model")
@@ -95,7 +86,7 @@ class FastTokenizer:
 
     def truncate_pairs(self, limit: int, side: str) -> None:
         """Truncate pairs of texts to a number of tokens from now on."""
-        self._tokenizer.enable_truncation(limit, strategy="longest_first", direction=side)
+        self.tokenizer.enable_truncation(limit, strategy="longest_first", direction=side)
 
     def encode(self, inputs: Sequence[str | Pair], located: bool = False) -> list[tokenizers.Encoding]:
         """Encodings of texts or of pairs of texts.
@@ -108,7 +99,7 @@ class FastTokenizer:
             ValueError: If the tokenizer fails at one of them. The message shows it.
         """
         try:
-            encode = self._tokenizer.encode_batch if located else self._tokenizer.encode_batch_fast
+            encode = self.tokenizer.encode_batch if located else self.tokenizer.encode_batch_fast
             encodings: list[tokenizers.Encoding] = encode(inputs, add_special_tokens=self._add_special_tokens)
             return encodings
         except (TypeError, UnicodeError):
@@ -166,6 +157,8 @@ class SlowTokenizer:
 
 class Tokenizing:
     """What the first module of an encoder answers by the private copy of its tokenizer."""
+
+    max_seq_length: int | None
 
     def tokenizer_copy(self) -> FastTokenizer | SlowTokenizer:
         """The copy, which nothing changes."""

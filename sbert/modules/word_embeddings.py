@@ -7,7 +7,6 @@ import os
 import string
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,8 +23,6 @@ from sbert.modules.tokenizer import FastTokenizer, Tokenizing
 if TYPE_CHECKING:
     import tokenizers
 
-# Characters of a line of a text file at most: a word and its numbers.
-_LONGEST = 1 << 20
 # Changes to a word, applied in order until the table contains it.
 _FORMS: tuple[Callable[[str], str], ...] = (str, lambda word: word.strip(string.punctuation), str.lower)
 
@@ -127,9 +124,7 @@ class WordEmbeddings(nn.Module):
         self._ids = {word: i for i, word in enumerate(self.words)}
 
     @classmethod
-    def from_text_file(
-        cls, path: str | os.PathLike[str], lower_case: bool = False, max_words: int | None = None
-    ) -> WordEmbeddings:
+    def from_text_file(cls, path: str | os.PathLike[str], lower_case: bool = False) -> WordEmbeddings:
         """Read vectors from a text file in the format of GloVe or word2vec, possibly gzipped.
 
         Each line contains a word and its vector, separated by spaces. The first line of word2vec, with the number of
@@ -138,7 +133,6 @@ class WordEmbeddings(nn.Module):
         Args:
             path: The file.
             lower_case: Whether to convert texts to lower case before words are looked up.
-            max_words: Maximum number of words to read.
 
         Raises:
             ValueError: If a line is invalid. The message gives its number.
@@ -156,7 +150,7 @@ class WordEmbeddings(nn.Module):
         dim = 0
         open_text = gzip.open if Path(path).suffix == ".gz" else open
         with open_text(path, "rt", encoding="utf-8", newline="\n") as lines:
-            for number, line in enumerate(iter(partial(lines.readline, _LONGEST), ""), start=1):
+            for number, line in enumerate(lines, start=1):
                 parts = line.rstrip().split(" ")
                 if number == 1 and len(parts) == 2:
                     continue
@@ -164,15 +158,13 @@ class WordEmbeddings(nn.Module):
                 vector = np.full(1, np.nan, np.float32)
                 with suppress(ValueError):
                     vector = np.array(parts[-dim:], dtype=np.float32)
-                if not 0 < dim < len(parts) or not np.isfinite(vector).all() or len(line) == _LONGEST:
+                if not 0 < dim < len(parts) or not np.isfinite(vector).all():
                     raise ValueError(
                         f"{os.fspath(path)}, line {number}: expected a word and {dim or 'its'} numbers,"
                         f" got {line[:60].rstrip()!r}; mend or remove the line"
                     )
                 words.append(" ".join(parts[:-dim]))  # Words of GloVe for Common Crawl contain spaces.
                 vectors.append(vector)
-                if max_words is not None and len(words) >= max_words:
-                    break
         if not words:
             raise ValueError(f"{os.fspath(path)} holds no vectors; pass a file of words and their numbers")
         return cls(words, torch.from_numpy(np.stack(vectors)), lower_case)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import copy
-import logging
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -152,9 +150,10 @@ def export(model: nn.Sequential, path: str | os.PathLike[str], format: str) -> f
         if find_spec(package) is None:
             raise missing(f"export to {format}", package, format)
     plain: Any = copy.deepcopy(model).to("cpu", torch.float32)
-    with replacing(Path(path), _check) as folder, _quiet():
+    with replacing(Path(path), _check) as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Those of exporters are about their own code.
         expected = plain.encode(_TEXTS, prompt="", on_truncate="ignore", show_progress_bar=False)
-        encoder, tokenizer = PaddedEncoder(plain), _copy_tokenizer(plain[0])
+        encoder, tokenizer = PaddedEncoder(plain), _configure_tokenizer(plain[0])
         tokenizer.save(str(folder / _TOKENIZER))
         try:
             target.write(trace(encoder, plain.max_seq_length), encoder.inputs, folder / target.file)
@@ -184,15 +183,9 @@ def trace(encoder: PaddedEncoder, limit: int | None) -> ExportedProgram:
         return torch.export.export(encoder, (), example, dynamic_shapes=dict.fromkeys(example, sizes))
 
 
-def _copy_tokenizer(transformer: Any) -> Any:
-    """A copy of the tokenizer of a Transformer, which converts to lower case, truncates and pads as that does."""
-    from tokenizers import Tokenizer, normalizers
-
-    tokenizer: Any = Tokenizer.from_str(transformer.tokenizer.backend_tokenizer.to_str())
-    if transformer.lower_case:
-        steps = [normalizers.Lowercase(), *([] if tokenizer.normalizer is None else [tokenizer.normalizer])]
-        tokenizer.normalizer = normalizers.Sequence(steps)
-    tokenizer.no_truncation()
+def _configure_tokenizer(transformer: Any) -> Any:
+    """The private tokenizer of a Transformer, which from now on truncates and pads as that does."""
+    tokenizer: Any = transformer.tokenizer_copy().tokenizer
     if transformer.max_seq_length is not None:
         tokenizer.enable_truncation(transformer.max_seq_length, direction=transformer.truncation_side)
     padding, vocab = getattr(transformer.network.config, "pad_token_id", None) or 0, transformer.vocab_size
@@ -219,19 +212,6 @@ def _check(target: Path) -> None:
         return find_foreign(folder, lambda name: exported and name in _FILES)
 
     check_own(target, "an exported model", find)
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without the warnings and messages of exporters, which are about their own code."""
-    before = logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(before)
 
 
 def _readme(model: Any, target: ExportFormat, inputs: Sequence[str], difference: float) -> str:

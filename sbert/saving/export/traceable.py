@@ -28,14 +28,6 @@ def _pool(tokens: Tensor, mask: Tensor, mode: str) -> Tensor:
     return (tokens * weights[mode][:, :, None]).sum(1)
 
 
-class _UnitLength(nn.Module):
-    """``Normalize`` without a branch on the values, which exporters cannot trace."""
-
-    def forward(self, vectors: Tensor) -> Tensor:
-        lengths = torch.linalg.vector_norm(vectors, dim=1, keepdim=True)  # (rows, 1)
-        return vectors / torch.where(lengths == 0, 1.0, lengths)
-
-
 class PaddedEncoder(nn.Module):
     """All modules of an encoder as one: from padded token ids to vectors.
 
@@ -54,8 +46,7 @@ class PaddedEncoder(nn.Module):
         self.network: Any = huggingface.merge_adapters(transformer.materialize())
         self.network.set_attn_implementation("eager")
         self.modes: tuple[str, ...] = pooling.modes
-        steps = [_UnitLength() if type(module) is Normalize else module for module in rest]
-        self.rest: nn.Sequential = nn.Sequential(*steps)
+        self.rest: nn.Sequential = nn.Sequential(*rest)
         self.truncate_dim: int | None = model.truncate_dim
         typed = (getattr(self.network.config, "type_vocab_size", 0) or 0) > 1
         typed = typed and accepts(self.network, "token_type_ids")
