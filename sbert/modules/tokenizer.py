@@ -30,7 +30,10 @@ class ReadsText(Protocol):
     """
 
     max_seq_length: int | None
-    special_tokens: tuple[int, int]
+
+    @property
+    def special_tokens(self) -> tuple[int, int]:
+        """Number of special tokens before and after every text."""
 
     def tokenize(self, texts: list[str]) -> list[list[int]]:
         """Token ids of each text, with special tokens, without truncation."""
