@@ -243,15 +243,6 @@ def test_ranking_in_parts_is_ranking_at_once(similarity: str, symmetric: bool, m
             torch.testing.assert_close(with_gradients(loss, vectors, given), whole, rtol=1e-12, atol=1e-12)
 
 
-def test_a_row_keeps_its_own_positive() -> None:
-    """With one text everywhere nothing else is left, and the loss is 0, as is its gradient."""
-    _, vectors, _ = sample(NAMED["MultipleNegativesRankingLoss-3"])
-    for symmetric in (False, True):
-        loss = MultipleNegativesRankingLoss(symmetric=symmetric, guide_margin=3.0)
-        for given in ({"texts": torch.zeros(ROWS, 5, dtype=torch.int64)}, {"guide": guide_vectors(5)}):
-            assert not any(tensor.any() for tensor in with_gradients(loss, vectors, given))
-
-
 # ------------------------------------------------------------------------- labels, columns and settings that do not fit
 
 NAN, INF = math.nan, math.inf

@@ -119,16 +119,6 @@ def test_no_threshold_is_better_than_the_best(kinds: int, metric: str, dtype: An
         assert value == pytest.approx(max(figure(numbers >= other, labels) for other in [*numbers, np.inf]), abs=1e-15)
 
 
-def test_neighbours_among_floats_are_told_apart() -> None:
-    for low in (1.0, np.nextafter(1.0, 2), -1.0, 0.0, -np.finfo(float).max, np.nextafter(np.finfo(float).max, 0)):
-        high = np.nextafter(low, np.inf)
-        threshold, value = best_threshold([low, high], [0, 1])
-        assert value == 1
-        assert low < threshold <= high
-    both = np.array([np.float32(1), np.nextafter(np.float32(1), np.float32(2))])
-    assert (both >= best_threshold(both, [0, 1])[0]).tolist() == [False, True]
-
-
 # -------------------------------------------------------------------------------------------------------- rankings
 
 

@@ -12,7 +12,6 @@ import pytest
 import torch
 
 from sbert import CrossEncoder, Dense, Normalize, Pooling, SentenceEncoder, Trainer, TrainingConfig, Transformer
-from sbert.backends import huggingface
 from sbert.losses import MultipleNegativesRankingLoss
 from sbert.training.weights import create_optimizer, prepare_model, read_optimizer
 from tests import small
@@ -199,7 +198,3 @@ def test_what_is_refused(base: Path, tmp_path: Path) -> None:
     scorer = CrossEncoder(tmp_path / "bert", classes=1, device="cpu")
     with pytest.raises(ValueError, match="merge_adapters=False is for encoders"):
         Trainer(scorer, [("a", "b", 1.0)], config=TrainingConfig(merge_adapters=False), loss=lambda scores, labels: 0)
-    network = adapted(base)[0].auto_model
-    network.name_or_path = ""
-    with pytest.raises(ValueError, match="base model is in memory alone, where no folder can name it; save it"):
-        huggingface.save_adapter(network, tmp_path)

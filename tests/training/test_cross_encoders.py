@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import datasets
-import huggingface_hub
 import numpy as np
 import pytest
 import torch
@@ -265,16 +264,6 @@ def test_a_killed_run_goes_on(bert: Path, tmp_path: Path) -> None:
     assert run_in_child(lambda: fit(bert, data, loss, callbacks=[Kill(5)], **settings)) == signal.SIGKILL
     assert torch.equal(fit(bert, data, loss, resume=True, **settings)[0], expected)
     assert torch.equal(weights(CrossEncoder(tmp_path / "out" / "final", device="cpu")), expected)
-
-
-def test_the_card_shows_lists(bert: Path, tmp_path: Path) -> None:
-    fit(bert, lists(), ListNetLoss(), steps=1, output=tmp_path / "out")
-    card = (tmp_path / "out" / "final" / "README.md").read_text(encoding="utf-8")
-    assert "| ListNetLoss(temperature=1.0) | Cao et al., 2007" in card
-    assert "| query | documents | label |" in card
-    assert "| the boat | boat boat / lake fox | 2, 1 |" in card
-    loaded = huggingface_hub.ModelCard(card)
-    assert (loaded.data.pipeline_tag, loaded.data.base_model) == ("text-ranking", None), "no folder of this machine"
 
 
 @pytest.mark.slow  # The import of peft takes seconds.

@@ -342,11 +342,6 @@ def test_each_evaluation_is_a_line_above_the_bar(model: SentenceEncoder) -> None
     assert re.fullmatch(r"2 steps \| 0:00:\d\d \| [\d,]+ sentences/s \| loss \d\.\d{4}", steps)
 
 
-def test_nothing_is_printed_unasked(model: SentenceEncoder, capsys: pytest.CaptureFixture[str]) -> None:
-    Trainer(model, pairs(2, False), ranking, TrainingConfig(steps=1), evaluator=lambda _: {"count": 17.5}).fit()
-    assert capsys.readouterr() == ("", "")
-
-
 # ------------------------------------------------------------------------------------------ what does not fit
 
 
