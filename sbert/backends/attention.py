@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -106,8 +107,9 @@ def attend(
         return torch.cat([attend_padded(qkv, band, bias, dropout, scale, sees) for qkv, band in padded])
     outputs: list[Tensor] = []
     only_causal = bias is None and sees == (-1, 0)
-    parts = (x.split_with_sizes([count * length for count, length in rows.groups]) for x in (query, key, value))
-    for (count, length), *part in zip(rows.groups, *parts, strict=True):
+    sizes = list(map(math.prod, rows.groups))
+    queries, keys, values = query.split_with_sizes(sizes), key.split_with_sizes(sizes), value.split_with_sizes(sizes)
+    for (count, length), *part in zip(rows.groups, queries, keys, values, strict=True):
         if length == 1 and key.shape == query.shape:  # A token that sees itself alone.
             outputs.append(part[2])
             continue

@@ -18,7 +18,7 @@ data sets of ``datasets``, one text after another. ``out=`` writes each window o
 - A name that ends in ``.parquet`` makes a Parquet file, with the columns of ``Texts(..., keep=["id"])``.
 - Until the end, the data is in ``vectors.npy.partial``, with a manifest beside it. After a kill, a full disk or Ctrl-C,
   **the same call goes on** where it was, and the file is the same to the last byte (with another number of threads or
-  devices, but for rounding). At most one window is done twice: 11,000 texts with all-MiniLM-L6-v2 on a CPU, fewer with
+  devices, but for rounding). At most one window is done twice: 2,048 texts with all-MiniLM-L6-v2 on a CPU, fewer with
   larger models.
 - The manifest stays, so the same call again keeps a file that is finished. With another model, other settings or
   another input, or over a file without a manifest, it is an error that names the difference; ``overwrite=True``
