@@ -8,13 +8,13 @@ Zen 4; on Zen 3, which has AVX2 alone, a similar forward took longer than ``Pack
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sbert.backends.architectures import ARCHITECTURES, Backbone, describe
+from sbert.backends.architectures import ACTIVATIONS, ARCHITECTURES, describe
 from sbert.backends.attention import attend, drop
 from sbert.backends.backend import Backend
 from sbert.backends.network import has_hooks, snapshot
@@ -53,18 +53,19 @@ class CpuTraining(Backend):
 
     def forward(self, batch: TokenBatch) -> Tensor:
         """Vectors of all tokens from the last layer. Shape: (tokens, dim)."""
-        network, backbone = self._network, cast("Backbone", describe(self._network))
+        network: Any = self._network
         dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else network.dtype
-        table, types, norm = (cast("Any", part) for part in (backbone.positions, backbone.token_types, backbone.norm))
+        parts, widen = network.embeddings, getattr(network, "embeddings_project", None)  # The latter in small ELECTRA.
+        table, types = parts.position_embeddings, parts.token_type_embeddings
+        heads, activate = network.config.num_attention_heads, ACTIVATIONS[network.config.hidden_act].apply
         with torch.autocast("cpu", enabled=False):
-            x = backbone.tokens(batch.ids) + table(positions(batch, table.padding_idx))  # (tokens, width)
-            if types is not None:
-                x = x + (types.weight[0] if batch.types is None else types(batch.types))
-            x = _drop(norm(x), network.embeddings.dropout).to(dtype)
-            if backbone.embedding_projection is not None:
-                x = _linear(x, backbone.embedding_projection)
+            x = parts.word_embeddings(batch.ids) + table(positions(batch, table.padding_idx))  # (tokens, width)
+            x = x + (types.weight[0] if batch.types is None else types(batch.types))
+            x = _drop(parts.LayerNorm(x), parts.dropout).to(dtype)
+            if widen is not None:
+                x = _linear(x, widen)
             for layer in network.encoder.layer:
-                x = _layer(x, layer, batch, backbone.heads, backbone.activation.apply)
+                x = _layer(x, layer, batch, heads, activate)
         return x
 
 
