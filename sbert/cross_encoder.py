@@ -15,7 +15,7 @@ from sbert import backends
 from sbert.backends import accepts, check_limit, default_limit, vocab_size
 from sbert.batch import TokenBatch
 from sbert.evaluation.evaluator import Evaluate
-from sbert.inputs.arguments import check_positive, known_arguments_or, with_aliases, with_aliases_of
+from sbert.inputs.arguments import check_positive, known_arguments, with_aliases
 from sbert.inputs.devices import adapt_half_precision, check_device, default_device
 from sbert.inputs.texts import Pair, is_pair, pairs_of, texts_of
 from sbert.losses.score_losses import default_score_loss
@@ -262,7 +262,7 @@ class CrossEncoder(ScorerMethods, nn.Module):
         scores = activate(scores, self.activation if activation is None else activation)
         return convert(scores, is_pair(pairs), convert_to_numpy, convert_to_tensor)
 
-    @with_aliases_of(PredictOptions)
+    @partial(known_arguments, aliases=True, more=PredictOptions)
     def rank(
         self,
         query: str,
@@ -314,7 +314,7 @@ class CrossEncoder(ScorerMethods, nn.Module):
 
     # ------------------------------------------------------------------------------------------------ training
 
-    @known_arguments_or(TrainingConfig)
+    @partial(known_arguments, config=TrainingConfig)
     def fit(
         self,
         data: Iterable[Any] | Mapping[str, Iterable[Any]],

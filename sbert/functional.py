@@ -322,9 +322,7 @@ def check_similarity(name: str) -> str:
     """Return ``name`` if it is a key of ``SIMILARITIES``, else raise a ValueError that lists the keys."""
     name = getattr(name, "value", name)  # Of an enum such as that of sentence-transformers.
     if not isinstance(name, str) or name not in SIMILARITIES:
-        what = name if isinstance(name, str) else getattr(name, "__name__", name)
-        as_name = "" if isinstance(name, str) else " by its name"
-        raise ValueError(f"similarity {what!r:.60} is unknown; pass one of {', '.join(SIMILARITIES)}{as_name}")
+        raise ValueError(f"similarity {name!r:.60} is unknown; pass one of {', '.join(SIMILARITIES)}")
     return name
 
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from sbert.inputs.arguments import warn
-from sbert.inputs.extras import missing
+from sbert.inputs.extras import require
 from sbert.storage.files import (
     UnreadableError,
     check_files,
@@ -128,13 +128,9 @@ def save_adapter(model: Any, folder: Path) -> None:
 
 def load_adapter(model: PreTrainedModel, folder: Path) -> None:
     """Load the adapter of a folder into a transformer."""
-    try:
-        with lock:
-            import_module("transformers")
-            import_module("peft")
-    except ImportError as error:
-        path = folder / "adapter_config.json"
-        raise missing(f"the adapter of {path}", "peft", "adapters") from error
+    with require(f"the adapter of {folder / 'adapter_config.json'}", "peft", "adapters"), lock:
+        import_module("transformers")
+        import_module("peft")
     check_files(folder)
     header = read_header(folder, ADAPTER_FILES)
     header.check_dtypes()

@@ -42,8 +42,9 @@ class Chunk(NamedTuple):
 
 def require_positions(module: object) -> Tokenizing:
     """The module, if its tokenizer gives token positions; otherwise a ValueError."""
-    if not isinstance(module, Tokenizing):
-        raise ValueError(f"{type(module).__name__} gives no positions of its tokens in a text; use a Transformer")
+    if not isinstance(module, Tokenizing) or not hasattr(module.tokenizer_copy(), "locate"):
+        remedy = "use a Transformer with a tokenizer.json"
+        raise ValueError(f"{type(module).__name__} gives no positions of its tokens in a text; {remedy}")
     return module
 
 

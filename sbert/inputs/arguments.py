@@ -94,22 +94,12 @@ def meant_argument(name: str, names: list[str]) -> str | None:
     return next(iter(equivalents), None) if name in elsewhere else nearest_argument(name, names)
 
 
-def known_arguments_or(config: type) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """``known_arguments`` for a function whose argument ``config`` is of this class."""
-    return lambda function: known_arguments(function, config)
-
-
 def with_aliases(function: Callable[P, R]) -> Callable[P, R]:
     """``known_arguments`` for a function that takes the names of sentence-transformers as well as ours.
 
     Type checkers know ours alone.
     """
     return known_arguments(function, aliases=True)
-
-
-def with_aliases_of(more: type) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """``with_aliases`` for a function whose ``**`` parameter is a ``TypedDict`` of this class."""
-    return lambda function: known_arguments(function, aliases=True, more=more)
 
 
 def warn(message: str) -> None:

@@ -132,6 +132,3 @@ class Dropout(nn.Module):
 
     def forward(self, vectors: Tensor) -> Tensor:
         return F.dropout(vectors, self.p, self.training)
-
-    def extra_repr(self) -> str:
-        return f"p={self.p}"

@@ -71,6 +71,3 @@ class Router(nn.Module):
 
     def forward(self, value: Any) -> Any:
         return self.routes[self.find_route()](value)
-
-    def extra_repr(self) -> str:
-        return f"default_route={self.default_route!r}"

@@ -79,17 +79,12 @@ class FastTokenizer:
         self.tokenizer.no_truncation()
         self._add_special_tokens = add_special_tokens
         if lower_case:
-            last = self.tokenizer.normalizer
-            steps = [normalizers.Lowercase()] if last is None else [normalizers.Lowercase(), last]
+            steps = [normalizers.Lowercase(), *filter(None, [self.tokenizer.normalizer])]
             self.tokenizer.normalizer = normalizers.Sequence(steps)
         probe = self.encode(["a"], located=True)[0]
         if any(probe.type_ids):
             raise ValueError("the tokenizer gives token types other than 0 to a single text; use another model")
         self.special_tokens: tuple[int, int] = count_special(probe.special_tokens_mask)
-
-    def truncate_pairs(self, limit: int, side: str) -> None:
-        """Truncate pairs of texts to a number of tokens from now on."""
-        self.tokenizer.enable_truncation(limit, strategy="longest_first", direction=side)
 
     def encode(self, inputs: Sequence[str | Pair], located: bool = False) -> list[tokenizers.Encoding]:
         """Encodings of texts or of pairs of texts.
@@ -150,13 +145,6 @@ class SlowTokenizer:
         rows: list[list[int]] = self._tokenizer(clean, truncation=False, padding=False, verbose=False)["input_ids"]
         return rows
 
-    def locate(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:  # noqa: ARG002
-        """Raise a ValueError: it does not give spans."""
-        raise ValueError(
-            f"{type(self._tokenizer).__name__} does not give the positions of tokens in a text;"
-            " load the model with a tokenizer.json"
-        )
-
 
 class Tokenizing:
     """What the first module of an encoder answers by the private copy of its tokenizer."""
@@ -184,45 +172,34 @@ class Tokenizing:
     def locate(self, texts: list[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
         """Token ids of each text, with special tokens, and the span of characters of each token: start and end.
 
-        Raises:
-            ValueError: If the tokenizer is implemented in Python and does not give spans.
+        Only of a ``FastTokenizer``.
         """
-        return self.tokenizer_copy().locate(texts)
+        return self.tokenizer_copy().locate(texts)  # type: ignore[union-attr]
 
 
-class PairTokenizer:
+class PairTokenizer(FastTokenizer):
     """Tokenizes two texts as one input of two segments, as the tokenizer of a Hugging Face model does.
 
     Args:
-        tokenizer: The tokenizer. A Rust tokenizer is copied, so that changes of the original have no effect.
+        tokenizer: The tokenizer, which is copied, so that changes of the original have no effect.
         typed: Whether the model uses token types.
         limit: Longest input in tokens, to which the longer text is truncated first; None for no limit.
+
+    Raises:
+        ValueError: If the tokenizer is written in Python.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, typed: bool, limit: int | None = None) -> None:
-        self._plain, self.typed, self.limit = tokenizer, typed, limit
-        self._fast = FastTokenizer(tokenizer.backend_tokenizer) if tokenizer.is_fast else None
-        self.truncation_side: str = tokenizer.truncation_side
-        self.token_kinds: TokenKinds | None = None if self._fast is None else self._fast.token_kinds
-        if self._fast is not None and limit is not None:
-            self._fast.truncate_pairs(limit, self.truncation_side)
+        if not tokenizer.is_fast:
+            raise ValueError(f"{type(tokenizer).__name__} is written in Python; load the model with a tokenizer.json")
+        super().__init__(tokenizer.backend_tokenizer)
+        self.typed, self.limit, self.truncation_side = typed, limit, tokenizer.truncation_side
+        if limit is not None:
+            self.tokenizer.enable_truncation(limit, strategy="longest_first", direction=self.truncation_side)
 
-    def __call__(self, pairs: Sequence[Pair]) -> list[tuple[list[int], list[int], bool]]:
-        """Token ids and types of each pair, and whether it was truncated to the limit by ``longest_first``."""
-        if self._fast is None:
-            return list(map(self._slow, pairs))
-        return [
-            (one.ids, one.type_ids if self.typed else [], bool(one.overflowing)) for one in self._fast.encode(pairs)
-        ]
-
-    def _slow(self, pair: Pair) -> tuple[list[int], list[int], bool]:
-        texts = [without_lone_surrogates(text) for text in pair]
-        options = {"return_token_type_ids": True, "padding": False, "verbose": False}
-        encoded = self._plain(*texts, truncation=False, **options)
-        too_long = self.limit is not None and len(encoded["input_ids"]) > self.limit
-        if too_long:
-            encoded = self._plain(*texts, truncation="longest_first", max_length=self.limit, **options)
-        return encoded["input_ids"], encoded["token_type_ids"], too_long
+    def tokenize_pairs(self, pairs: Sequence[Pair]) -> list[tuple[list[int], list[int], bool]]:
+        """Token ids and types of each pair, and whether it was truncated to the limit."""
+        return [(one.ids, one.type_ids if self.typed else [], bool(one.overflowing)) for one in self.encode(pairs)]
 
 
 def _unknown_id(model: Any, described: str) -> int | None:

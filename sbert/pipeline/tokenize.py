@@ -223,7 +223,7 @@ def tokenize_pairs(
     truncated: list[bool] = []
     for _, group in groups(pairs, lambda pair: len(start) + sum(map(len, pair))):
         texts = [((start + first)[part], second[part]) for first, second in group]
-        for (row, types_of_row, too_long), pair, text in zip(reader(texts), group, texts, strict=True):
+        for (row, types_of_row, too_long), pair, text in zip(reader.tokenize_pairs(texts), group, texts, strict=True):
             rows.append(row)
             types_of_rows.append(types_of_row)
             truncated.append(too_long or len(prompt) + sum(map(len, pair)) > sum(map(len, text)))

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sbert.backends.huggingface import find_adapters
 from sbert.distributed.ranks import Ranks
 from sbert.evaluation.evaluator import Evaluate
-from sbert.inputs.arguments import known_arguments_or, warn
+from sbert.inputs.arguments import known_arguments, warn
 from sbert.inputs.devices import parse_dtype, warn_of_slow
 from sbert.losses.checks import Data, run_check
 from sbert.losses.signature import Loss, Signature
@@ -72,7 +73,7 @@ class Trainer:
         2
     """
 
-    @known_arguments_or(TrainingConfig)
+    @partial(known_arguments, config=TrainingConfig)
     def __init__(
         self,
         model: SentenceEncoder | Any,

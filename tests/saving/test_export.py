@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -172,7 +173,7 @@ def test_only_exports_are_replaced_and_the_model_stays_as_it_is(bert: Path, tmp_
 
 
 def test_missing_packages(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folder, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "onnx", None)
     with pytest.raises(ImportError, match=r'export to onnx needs onnx; run: pip install "sbert\[onnx\]"'):
         export(SentenceEncoder(bert, device="cpu"), tmp_path / "exported", "onnx")
     assert not list(tmp_path.iterdir())

@@ -59,7 +59,7 @@ TYPES: list[tuple[Callable[[], Any], str]] = [
 VALUES: list[tuple[Callable[[], Any], str]] = [
     (lambda: cos_sim(CUBE, V), rf"must have the shape \(rows, dim\) or \(dim,\), not \(2, 3, 4\); {ENCODE}"),
     (lambda: cos_sim(V, W), "dim 4 and 3 cannot be compared; encode both with the same model and the same trunc"),
-    (lambda: semantic_search(V, V, similarity=dot_score), "'dot_score' is unknown; pass one of .* by its name"),
+    (lambda: semantic_search(V, V, similarity=dot_score), "dot_score at .* is unknown; pass one of"),
     (lambda: semantic_search(V, W), r"corpus has shape \(\d+, 3\), and the queries are of dim 4; encode both"),
     (lambda: semantic_search(V, V, oversample=8), "oversample=8 needs rescore"),
     (lambda: semantic_search(ONE, 1e200 * EYE, similarity="dot"), r"corpus\[0\] is longer than 1e\+150"),

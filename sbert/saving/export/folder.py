@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +18,7 @@ from torch import nn
 from torch.export import Dim, ExportedProgram
 
 from sbert.inputs.arguments import check_choice
-from sbert.inputs.extras import missing
+from sbert.inputs.extras import require
 from sbert.inputs.prompts import default_prompt
 from sbert.modules import Normalize
 from sbert.saving.export.traceable import PaddedEncoder, why_not
@@ -44,8 +43,7 @@ class ExportFormat(NamedTuple):
         packages: The packages that write it and, as the last one, run it.
         write: Called with the traced encoder, the names of its inputs and the path.
         load: The model in a file, as a function of named arrays.
-        recipe: Python code that computes ``vectors`` from ``inputs``, a dict by names.
-        value: What the recipe makes of each input, which is a list of lists.
+        recipe: Python code that computes ``vectors`` from ``inputs``, a dict of lists of lists by names.
     """
 
     file: str
@@ -53,7 +51,6 @@ class ExportFormat(NamedTuple):
     write: Callable[[ExportedProgram, Sequence[str], Path], None]
     load: Callable[[Path], _Predict]
     recipe: str
-    value: str = "{}"
 
 
 # -------------------------------------------------------------------------------------------------------- formats
@@ -90,8 +87,8 @@ EXPORT_FORMATS: dict[str, ExportFormat] = {
         ("torch",),
         lambda program, _, path: torch.export.save(program, path),
         _load_program,
+        "inputs = {name: torch.tensor(rows) for name, rows in inputs.items()}\n"
         'vectors = torch.export.load("model.pt2").module()(**inputs).numpy()',
-        value="torch.tensor({})",
     ),
 }
 _MODEL_FILES = tuple(target.file for target in EXPORT_FORMATS.values())
@@ -147,8 +144,8 @@ def export(model: nn.Sequential, path: str | os.PathLike[str], format: str) -> f
         raise ValueError(f"the model cannot be exported to {format}: {reason}")
     target = EXPORT_FORMATS[format]
     for package in target.packages:
-        if find_spec(package) is None:
-            raise missing(f"export to {format}", package, format)
+        with require(f"export to {format}", package, format):
+            import_module(package)
     plain: Any = copy.deepcopy(model).to("cpu", torch.float32)
     with replacing(Path(path), _check) as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Those of exporters are about their own code.
@@ -218,7 +215,6 @@ def _readme(model: Any, target: ExportFormat, inputs: Sequence[str], difference:
     """The README.md of a folder; ``difference`` is the largest one from ``encode``."""
     default = default_prompt(model)
     prompts = "".join(f"| {name} | {text!r} |\n" for name, text in model.prompts.items() if text)
-    values = {name: target.value.format(f"[t.{_VALUES[name]} for t in tokens]") for name in inputs}
     first = f"\nBy default, {default!r} stands before every text." if default else ""
     return fill_template(
         "export.md",
@@ -233,7 +229,7 @@ def _readme(model: Any, target: ExportFormat, inputs: Sequence[str], difference:
         output=_OUTPUT,
         package=target.packages[-1],
         texts=[default + text for text in ("A cat sleeps.", "Taxes go up.")],
-        values="".join(f'    "{name}": {value},\n' for name, value in values.items()),
+        values="".join(f'    "{name}": [t.{_VALUES[name]} for t in tokens],\n' for name in inputs),
         recipe=target.recipe,
         prompts=f"Put before a text:\n\n| name | prompt |\n|---|---|\n{prompts}{first}" if prompts else "None.",
     )
