@@ -40,6 +40,9 @@ from sbert.training.weights import (
     training_dtype,
 )
 
+# The number of steps after which a warning names data sets that had no gradient in any of them.
+_IDLE_STEPS = 10
+
 
 @dataclass(eq=False, repr=False)
 class Run:
@@ -72,6 +75,7 @@ class Run:
         config, ranks, self.model, self.device = self.config, self.ranks, self.weights.model, self.weights.device
         self.base: str = getattr(self.model, "name_or_path", "")
         self.texts, self.truncated = 0, 0
+        self.teaches: dict[str, bool] = {}  # By data set, whether a step so far had a gradient.
         self.total, self.epoch_steps = self.batches.steps(config)
         self.output: Path | None = None if config.output is None else Path(config.output)
         state, tensors = self._restore()
@@ -197,6 +201,9 @@ class Run:
         norm = self._clip()
         if not math.isfinite(loss) or not (math.isfinite(norm) or self.scaler.get_scale() > 1):
             raise FloatingPointError(self._describe_failure(step_batches, loss, norm))
+        for batch in step_batches:
+            name = batch.dataset.rows.name
+            self.teaches[name] = norm > 0 or self.teaches.get(name, False)
         factor = rate_factor(config, self.step, self.total)
         for group in self.optimizer.param_groups:
             group["lr"] = group["peak"] * factor
@@ -204,6 +211,10 @@ class Run:
         self.scaler.update()
         self.weights.both.zero_grad()
         self.step += 1
+        if self.step == min(_IDLE_STEPS, self.total) and ranks.first:
+            for name in [name for name, teaches in self.teaches.items() if not teaches]:
+                why = "the gradient was 0 in each of its steps so far, which teaches nothing"
+                warn(f"{name}: {why}; pass rows with more differences, or check the columns and the loss's margin")
         seconds = time.perf_counter() - started
         metrics = {"loss": loss, "learning_rate": config.learning_rate * factor, "gradient_norm": norm}
         self._notify("on_step", metrics={**metrics, "sentences_per_second": sentences / seconds})

@@ -7,6 +7,8 @@ import json
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import time
 from contextlib import nullcontext
 from functools import partial
@@ -203,3 +205,26 @@ def test_what_fails_on_one_rank_ends_all(tmp_path: Path) -> None:
     others = ["another process has failed; its own error gives the reason"] * 2
     assert (tmp_path / "0.txt").read_text().splitlines() == others
     assert "imed out" in (tmp_path / "hangs.txt").read_text()
+
+
+PROGRAM = """
+import torch
+from tokenizers import Tokenizer, models
+from sbert import SentenceEncoder, StaticEmbedding, Trainer, TrainingConfig
+from sbert.losses import MultipleNegativesRankingLoss
+from sbert.training import Ranks
+tokenizer = Tokenizer(models.WordLevel({"red": 0, "fox": 1}, unk_token="red"))
+model = SentenceEncoder(StaticEmbedding(tokenizer, torch.eye(2)), device="cpu")
+config = TrainingConfig(steps=2, batch_size=4, log_every=1)
+history = Trainer(model, [("red", "fox"), ("fox", "red")] * 4, MultipleNegativesRankingLoss(), config).fit()
+assert Ranks.join().world == 2 and [entry["step"] for entry in history] == [1, 2]
+"""
+
+
+@pytest.mark.slow  # The command of the guide, which starts three processes.
+def test_torchrun(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(PROGRAM)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "train.py"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -396,6 +396,14 @@ def test_what_trains_nothing_is_refused_or_said(model: SentenceEncoder) -> None:
         Trainer(model, TWO, model)
 
 
+def test_a_data_set_without_a_gradient_is_said_beside_others() -> None:
+    data: dict[str, Any] = {"good": pairs(8, False), "bad": [("a", "b"), ("c", "d")]}
+    losses: dict[str, Any] = {"good": ranking, "bad": lambda first, second: (first - first).sum()}
+    with pytest.warns(UserWarning, match="^bad: the gradient was 0 in each of its steps so far") as caught:
+        fit(tiny(), data, losses, batch_size=4)
+    assert len(caught) == 1
+
+
 def test_an_unknown_argument_names_the_nearest(model: SentenceEncoder) -> None:
     calls: list[tuple[Any, dict[str, Any], str]] = [
         (TrainingConfig, {"lr": 1e-3}, r"TrainingConfig\(\) takes no argument 'lr'; did you mean 'learning_rate'"),
