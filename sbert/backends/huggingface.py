@@ -147,7 +147,6 @@ def load_config(folder: Path, options: dict[str, Any]) -> PretrainedConfig:
     check_files(folder)
     values = read_object(path)
     _refuse_other_files(values, "configuration_files", path)
-    model_type = values.get("model_type")
     _check_counts({**values, **options}, path)
     try:
         with silence():
@@ -164,7 +163,7 @@ def load_config(folder: Path, options: dict[str, Any]) -> PretrainedConfig:
         raise
     except Exception as error:
         if "trust_remote_code" in str(error):
-            reason = f"needs code from its folder (model_type {model_type!r}), which is never run"
+            reason = f"needs code from its folder (model_type {values.get('model_type')!r}), which is never run"
             raise UnreadableError(path, reason, "use a model that transformers knows") from error
         raise UnreadableError(path, f"is no configuration that transformers knows ({one_line(error)})") from error
     for name in ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"):

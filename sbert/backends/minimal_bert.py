@@ -12,6 +12,7 @@ import os
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
 import torch
@@ -63,12 +64,6 @@ class Origin(NamedTuple):
     dtype: torch.dtype
 
 
-class Output(NamedTuple):
-    """Output of the forward, with its name in Hugging Face. Shape: (rows, tokens, dim)."""
-
-    last_hidden_state: Tensor
-
-
 class BertModel(nn.Module):
     """The modules of a ``BertModel``, initially without weights, in eval mode.
 
@@ -113,7 +108,7 @@ class BertModel(nn.Module):
         """The embeddings of the tokens."""
         return self.embeddings.word_embeddings  # type: ignore[no-any-return]
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Output:
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> SimpleNamespace:
         table = self.embeddings
         x = table.word_embeddings(input_ids) + table.token_type_embeddings(torch.zeros_like(input_ids))
         x = x + table.position_embeddings(torch.arange(input_ids.shape[1], device=input_ids.device))
@@ -129,7 +124,7 @@ class BertModel(nn.Module):
             mixed = F.scaled_dot_product_attention(query, key, value, seen).transpose(1, 2).flatten(2)
             x = after.LayerNorm(after.dense(mixed) + x)
             x = layer.output.LayerNorm(layer.output.dense(activate(layer.intermediate.dense(x))) + x)
-        return Output(x)
+        return SimpleNamespace(last_hidden_state=x)
 
 
 def _table(rows: int, dim: int, padding: int | None = None) -> nn.Embedding:

@@ -32,13 +32,10 @@ def nearest_argument(name: str, known: Iterable[str]) -> str | None:
     for argument in known:
         if name == "".join(word[:1] for word in argument.split("_")):
             return argument
-    spelt = {_spelling(argument): argument for argument in known}
-    nearest = difflib.get_close_matches(_spelling(name), spelt, n=1)
+    name, *spelling = (word.lower().replace("is", "iz").replace("_", "") for word in (name, *known))
+    spelt = dict(zip(spelling, known, strict=True))
+    nearest = difflib.get_close_matches(name, spelt, n=1)
     return spelt[nearest[0]] if nearest else None
-
-
-def _spelling(name: str) -> str:
-    return name.lower().replace("is", "iz").replace("_", "")
 
 
 def known_arguments(

@@ -30,11 +30,9 @@ def default_device() -> torch.device:
 
 def driver_version() -> str:
     """The version of NVIDIA's driver; on other systems than Linux, the CUDA that it is for."""
-    try:
-        lines = Path("/proc/driver/nvidia/version").read_text(encoding="utf-8")
-        return str(re.findall(r" (\d+\.[\d.]+) ", lines)[0])
-    except (OSError, IndexError):
-        return str(getattr(torch._C, "_cuda_getDriverVersion", lambda: "not found")())
+    path = Path("/proc/driver/nvidia/version")
+    found = re.search(r" (\d+\.[\d.]+) ", path.read_text(encoding="utf-8") if path.exists() else "")
+    return found[1] if found else str(getattr(torch._C, "_cuda_getDriverVersion", lambda: "not found")())
 
 
 def missing_kernels(device: torch.device) -> str | None:

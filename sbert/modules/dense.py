@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sbert.functional import accumulation_dtype, directions
@@ -111,7 +110,7 @@ class LayerNorm(nn.Module):
         return output
 
 
-class Dropout(nn.Module):
+class Dropout(nn.Dropout):
     """In training, set each element to zero with probability p and scale the others by 1 / (1 - p).
 
     Args:
@@ -127,8 +126,4 @@ class Dropout(nn.Module):
 
     @known_arguments
     def __init__(self, p: float = 0.2) -> None:
-        super().__init__()
-        self.p: float = p
-
-    def forward(self, vectors: Tensor) -> Tensor:
-        return F.dropout(vectors, self.p, self.training)
+        super().__init__(p)

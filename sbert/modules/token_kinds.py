@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 
-class TokenKinds:
+class TokenKinds(NamedTuple):
     """Finds texts of which at least half of the tokens are unknown, or single letters inside words of other alphabets.
 
     Latin letters, Chinese characters and Hangul syllables are words; punctuation, symbols and special tokens do not
@@ -17,11 +18,11 @@ class TokenKinds:
 
     Args:
         decode: Returns the texts of lists of ids.
-        unknown: Id of the unknown token, if there is one.
+        unknown_id: Id of the unknown token, if there is one.
     """
 
-    def __init__(self, decode: Callable[..., list[str]], unknown: int | None) -> None:
-        self._decode, self.unknown_id = decode, unknown
+    decode: Callable[..., list[str]]
+    unknown_id: int | None
 
     def find_unreadable(
         self, ids: npt.NDArray[np.int32], owners: npt.NDArray[np.int64], count: int
@@ -37,7 +38,7 @@ class TokenKinds:
             ids, owners: (tokens,). Output: (count,).
         """
         tokens, inverse = np.unique(ids, return_inverse=True)
-        texts = self._decode([[token, token] for token in tokens.tolist()], skip_special_tokens=True)
+        texts = self.decode([[token, token] for token in tokens.tolist()], skip_special_tokens=True)
         weights = np.where(tokens == self.unknown_id, 1, list(map(_weigh, texts)))[inverse]  # (tokens,)
         return (np.bincount(owners, weights > 0, count) > 0) & (np.bincount(owners, weights, count) >= 0)
 

@@ -74,7 +74,12 @@ class FastTokenizer:
 
         described = tokenizer.to_str()
         self.tokenizer = Tokenizer.from_str(described)
-        self.token_kinds = TokenKinds(self.tokenizer.decode_batch, _unknown_id(tokenizer.model, described))
+        # The unknown token of the model: elsewhere in a tokenizer another one may be called so.
+        model: Any = tokenizer.model
+        found = _UNKNOWN.search(described) if type(model).__name__ == "Unigram" else None
+        unknown = getattr(model, "unk_token", None)
+        unknown_id = found and int(found[1]) if unknown is None else model.token_to_id(unknown)
+        self.token_kinds = TokenKinds(self.tokenizer.decode_batch, unknown_id)
         self.tokenizer.no_padding()
         self.tokenizer.no_truncation()
         self._add_special_tokens = add_special_tokens
@@ -200,17 +205,6 @@ class PairTokenizer(FastTokenizer):
     def tokenize_pairs(self, pairs: Sequence[Pair]) -> list[tuple[list[int], list[int], bool]]:
         """Token ids and types of each pair, and whether it was truncated to the limit."""
         return [(one.ids, one.type_ids if self.typed else [], bool(one.overflowing)) for one in self.encode(pairs)]
-
-
-def _unknown_id(model: Any, described: str) -> int | None:
-    """Id of the unknown token of the model of a tokenizer, which is described as JSON; None if it knows all bytes.
-
-    Elsewhere in a tokenizer another token may be called the unknown one.
-    """
-    token = getattr(model, "unk_token", None)
-    match = _UNKNOWN.search(described) if type(model).__name__ == "Unigram" else None
-    unknown: int | None = model.token_to_id(token) if token is not None else match and int(match[1])
-    return unknown
 
 
 def count_special(mask: list[int]) -> tuple[int, int]:

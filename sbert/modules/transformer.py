@@ -18,11 +18,10 @@ from sbert.backends import (
     has_hooks,
     huggingface,
     load_minimal_bert,
-    position_limit,
     vocab_size,
 )
 from sbert.batch import TokenBatch, TokenEmbeddings
-from sbert.inputs.arguments import known_arguments, warn
+from sbert.inputs.arguments import known_arguments
 from sbert.modules.tokenizer import FastTokenizer, SlowTokenizer, Tokenizing
 from sbert.storage.folders import read_whole
 from sbert.storage.hub import resolve
@@ -123,7 +122,7 @@ class Transformer(Tokenizing, nn.Module):
     @backend.setter
     def backend(self, name: str) -> None:
         self._backend = backends.choose_backend(name)
-        backends.adopt(self.materialize() if self._backend == "plain" else self.network, self._backend)
+        backends.adopt(self.materialize() if self._backend == "plain" else self._modules["auto_model"], self._backend)
 
     @property
     def tokenizer(self) -> Any:
@@ -167,13 +166,6 @@ class Transformer(Tokenizing, nn.Module):
     @max_seq_length.setter
     def max_seq_length(self, length: int | None) -> None:
         self._limit = check_limit(self.network, length, sum(self.special_tokens) + 1)
-
-    def limit_to(self, length: int) -> None:
-        """Set ``max_seq_length`` to the value of a folder, or to the number of positions if that is smaller."""
-        positions = position_limit(self.network) or length
-        if length > positions:
-            warn(f"max_seq_length={length} exceeds the {positions} positions of the model; {positions} is used")
-        self.max_seq_length = min(length, positions)
 
     @property
     def truncation_side(self) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from sbert.backends import huggingface, load_minimal_bert
+from sbert.backends import huggingface, load_minimal_bert, position_limit
 from sbert.inputs.arguments import warn
 from sbert.modules import Transformer
 from sbert.saving.codecs.codec import Arguments, Codec, ReadOptions
@@ -62,7 +62,10 @@ def _read(folder: Path, options: ReadOptions) -> Transformer:
     if limit is not None and limit < shortest:
         raise config.error(f"gives max_seq_length={limit} where at least {shortest} is expected")
     if limit is not None:
-        transformer.limit_to(limit)
+        positions = position_limit(transformer.network) or limit
+        if limit > positions:
+            warn(f"max_seq_length={limit} exceeds the {positions} positions of the model; {positions} is used")
+        transformer.max_seq_length = min(limit, positions)
     return transformer
 
 
