@@ -199,12 +199,27 @@ class PairTokenizer(FastTokenizer):
             raise ValueError(f"{type(tokenizer).__name__} is written in Python; load the model with a tokenizer.json")
         super().__init__(tokenizer.backend_tokenizer)
         self.typed, self.limit, self.truncation_side = typed, limit, tokenizer.truncation_side
-        if limit is not None:
-            self.tokenizer.enable_truncation(limit, strategy="longest_first", direction=self.truncation_side)
 
     def tokenize_pairs(self, pairs: Sequence[Pair]) -> list[tuple[list[int], list[int], bool]]:
         """Token ids and types of each pair, and whether it was truncated to the limit."""
-        return [(one.ids, one.type_ids if self.typed else [], bool(one.overflowing)) for one in self.encode(pairs)]
+        return list(map(self._truncate, self.encode(pairs)))
+
+    def _truncate(self, pair: tokenizers.Encoding) -> tuple[list[int], list[int], bool]:
+        """By ``longest_first``, which in Rust makes all the overflowing parts as well, and takes four times as long."""
+        ids, types = pair.ids, pair.type_ids if self.typed else []
+        if self.limit is None or len(ids) <= self.limit:
+            return ids, types, False
+        owners = pair.sequence_ids  # 0 or 1 for tokens of the two texts, None for special tokens.
+        counts = owners.count(0), owners.count(1)
+        room = sum(counts) - len(ids) + self.limit
+        # An odd number leaves one more token to the longer text, or to the second one of equal length.
+        shorter = min(*counts, room // 2)
+        kept = (shorter, room - shorter) if counts[0] <= counts[1] else (room - shorter, shorter)
+        for text in (1, 0):
+            if excess := counts[text] - kept[text]:
+                start = owners.index(text) + (0 if self.truncation_side == "left" else kept[text])
+                del ids[start : start + excess], types[start : start + excess]
+        return ids, types, True
 
 
 def count_special(mask: list[int]) -> tuple[int, int]:
