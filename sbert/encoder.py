@@ -204,7 +204,7 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
         for module in self._modules.values():
             if isinstance(module, Router):
                 has_router = True
-                chain += module.chains[name := module.find_route(name)]
+                chain += module.routes[name := module.find_route(name)]
             else:
                 chain.append(module)
         if not has_router:
@@ -221,7 +221,7 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
     @property
     def _reader(self) -> Any:
         first: Any = next(iter(self._modules.values()))  # ``self[0]`` takes twenty times as long.
-        return first.chains[first.default_route or self.routes[0]][0] if isinstance(first, Router) else first
+        return first.routes[first.default_route or self.routes[0]][0] if isinstance(first, Router) else first
 
     @property
     def tokenizer(self) -> Any:

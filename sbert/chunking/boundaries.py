@@ -42,7 +42,7 @@ class Chunk(NamedTuple):
 
 def require_positions(module: object) -> Tokenizing:
     """The module, if its tokenizer gives token positions; otherwise a ValueError."""
-    if not isinstance(module, Tokenizing) or not hasattr(module.tokenizer_copy(), "locate"):
+    if not isinstance(module, Tokenizing) or not hasattr(module.tokenizer_copy(), "encode"):
         remedy = "use a Transformer with a tokenizer.json"
         raise ValueError(f"{type(module).__name__} gives no positions of its tokens in a text; {remedy}")
     return module

@@ -55,11 +55,6 @@ def register_module(kind: _ModuleClass) -> _ModuleClass:
     """
     if not (isinstance(kind, type) and issubclass(kind, nn.Module)):
         raise TypeError(f"{kind!r} is not a class of modules; decorate a class that inherits from torch.nn.Module")
-    check_name(kind)
+    check_free("module", kind.__name__, kind, {**BUILT_IN, **REGISTERED})
     REGISTERED[kind.__name__] = kind
     return kind
-
-
-def check_name(kind: type[nn.Module]) -> None:
-    """Raise a ValueError if the name of a class is already in use."""
-    check_free("module", kind.__name__, kind, {**BUILT_IN, **REGISTERED})

@@ -40,19 +40,14 @@ class Router(nn.Module):
     @known_arguments
     def __init__(self, routes: Mapping[str, Iterable[nn.Module]], default_route: str | None = None) -> None:
         super().__init__()
-        self.routes = nn.ModuleDict({name: nn.Sequential(*modules) for name, modules in routes.items()})
-        if not routes or not all(self.chains.values()):
+        self.routes: Any = nn.ModuleDict({name: nn.Sequential(*modules) for name, modules in routes.items()})
+        if not routes or not all(chain._modules for chain in self.routes.values()):
             raise ValueError("a route has no modules; pass routes={'query': [...], 'document': [...]}")
         if wrong := [name for name in routes if not name.replace("-", "_").isidentifier()]:
             raise ValueError(f"the route {wrong[0]!r} is not a name; use letters, digits, _ and -")
         if default_route is not None:
             check_choice("default_route", default_route, list(self.routes))
         self.default_route: str | None = default_route
-
-    @property
-    def chains(self) -> dict[str, list[nn.Module]]:
-        """The modules of each route, by its name."""
-        return {name: list(chain) for name, chain in self.routes.items()}  # type: ignore[call-overload]
 
     def find_route(self, name: str | None = None) -> str:
         """The name of a route; by default, of the default route.

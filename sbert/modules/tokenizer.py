@@ -123,10 +123,6 @@ class FastTokenizer:
         """Token ids of each text."""
         return list(map(attrgetter("ids"), self.encode(texts)))
 
-    def locate(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
-        """Token ids of each text, and the span of characters of each token, (0, 0) for special tokens."""
-        return [(encoding.ids, encoding.offsets) for encoding in self.encode(texts, located=True)]
-
 
 class SlowTokenizer:
     """A tokenizer that is written in Python, by the methods of ``FastTokenizer``.
@@ -177,9 +173,10 @@ class Tokenizing:
     def locate(self, texts: list[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
         """Token ids of each text, with special tokens, and the span of characters of each token: start and end.
 
-        Only of a ``FastTokenizer``.
+        A special token has (0, 0). Only of a ``FastTokenizer``.
         """
-        return self.tokenizer_copy().locate(texts)  # type: ignore[union-attr]
+        encodings = self.tokenizer_copy().encode(texts, located=True)  # type: ignore[union-attr]
+        return [(encoding.ids, encoding.offsets) for encoding in encodings]
 
 
 class PairTokenizer(FastTokenizer):

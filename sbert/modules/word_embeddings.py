@@ -56,12 +56,8 @@ class StaticEmbedding(Tokenizing, nn.Module):
         self.tokenizer: tokenizers.Tokenizer = tokenizer
         self.embedding: nn.Embedding = nn.Embedding.from_pretrained(weights, freeze=False)  # type: ignore[no-untyped-call]
         self.max_seq_length: int | None = None
+        self.vocab_size: int = len(weights)
         self._fast = FastTokenizer(tokenizer, add_special_tokens=False)
-
-    @property
-    def vocab_size(self) -> int:
-        """Number of tokens in the table."""
-        return self.embedding.num_embeddings
 
     def tokenizer_copy(self) -> FastTokenizer:
         """A private copy of the tokenizer."""

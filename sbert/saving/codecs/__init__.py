@@ -40,7 +40,7 @@ def _read_router(folder: Path, options: ReadOptions) -> Router:
 def _write_router(router: Router, folder: Path, input_dims: Mapping[nn.Module, int]) -> None:
     names: dict[nn.Module, str] = {}  # A module of several routes is written once.
     structure: dict[str, list[str]] = {}
-    for route, chain in router.chains.items():
+    for route, chain in router.routes.items():
         for number, module in enumerate(chain):
             if module not in names:
                 names[module] = f"{route}_{number}_{type(module).__name__}"

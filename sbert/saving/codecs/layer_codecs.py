@@ -13,7 +13,7 @@ from torch import nn
 from sbert.modules import LSTM, Dense, Dropout, LayerNorm, Normalize, Pooling, StaticEmbedding, WordEmbeddings
 from sbert.modules.dense import DENSE_ACTIVATIONS
 from sbert.modules.pooling import POOLINGS
-from sbert.modules.registry import check_name
+from sbert.modules.registry import BUILT_IN, REGISTERED, check_free
 from sbert.saving.codecs.codec import Codec, ReadOptions, write_weights
 from sbert.saving.format import LSTM_CONFIG, POOLING_KEYS, POOLING_NAMES, THEIRS, WORDS_CONFIG, WORDS_VOCABULARY
 from sbert.storage.files import JsonObject, UnreadableError, read_object, reading, write_json
@@ -73,7 +73,7 @@ def _construct(folder: Path, kind: type[nn.Module], arguments: dict[str, Any], p
 def user_settings(module: nn.Module, _: object) -> dict[str, Any]:
     """The settings of a module of a class that a user has defined: its arguments, in the attribute ``config``."""
     kind = type(module)
-    check_name(kind)
+    check_free("module", kind.__name__, kind, {**BUILT_IN, **REGISTERED})
     config: dict[str, Any] = getattr(module, "config", {})
     # Arguments with a default are required as well: the module may have been made with another value.
     for parameter in inspect.signature(kind).parameters.values():
