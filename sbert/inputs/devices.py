@@ -150,8 +150,7 @@ def _usable() -> str:
     """The devices of this machine, for error messages."""
     kind = default_device().type
     count = 0 if kind == "cpu" else torch.accelerator.device_count()
-    numbered = [kind] if kind == "mps" else [f"{kind}:{number}" for number in range(count)]
-    return " or ".join(map(repr, ["cpu", *numbered]))
+    return " or ".join(map(repr, ["cpu", *(f"{kind}:{number}" for number in range(count))]))
 
 
 def adapt_half_precision(model: nn.Module, device: torch.device) -> None:

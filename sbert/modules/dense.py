@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import Tensor, nn
 
 from sbert.functional import accumulation_dtype, directions
@@ -68,17 +70,15 @@ class Dense(nn.Module):
         self.linear: nn.Linear = nn.Linear(in_features, out_features, bias=bias)
         self.activation_function: nn.Module = DENSE_ACTIVATIONS[activation]()
         self.use_residual: bool = residual
-        if residual and in_features != out_features:
-            self.residual: nn.Linear = nn.Linear(in_features, out_features, bias=False)
+        if residual:
+            same = in_features == out_features
+            self.residual: Any = nn.Identity() if same else nn.Linear(in_features, out_features, bias=False)
 
     def forward(self, vectors: Tensor) -> Tensor:
         vectors = vectors.to(self.linear.weight.dtype)
         output: Tensor = self.activation_function(self.linear(vectors))  # (rows, out_features)
         output = output.to(accumulation_dtype(output.dtype))  # Less under autocast, or of weights in half precision.
-        if not self.use_residual:
-            return output
-        same = self.linear.in_features == self.linear.out_features
-        return output + (vectors if same else self.residual(vectors))
+        return output + self.residual(vectors) if self.use_residual else output
 
 
 class LayerNorm(nn.Module):
