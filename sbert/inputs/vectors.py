@@ -53,8 +53,7 @@ def matrix(name: str, vectors: Any) -> Array | Tensor:
         vectors = vectors[None]
     if vectors.ndim != 2 or not vectors.shape[1]:
         raise ValueError(f"{name} must have the shape (rows, dim) or (dim,), not {tuple(vectors.shape)}; {_ENCODE}")
-    checked: Array | Tensor = vectors
-    return checked
+    return vectors  # type: ignore[no-any-return]
 
 
 def tensor_of(array: Array | Tensor) -> Tensor:

@@ -106,8 +106,7 @@ class LayerNorm(nn.Module):
         self.norm: nn.LayerNorm = nn.LayerNorm(dim)
 
     def forward(self, vectors: Tensor) -> Tensor:
-        output: Tensor = self.norm(vectors.to(self.norm.weight.dtype))
-        return output
+        return self.norm(vectors.to(self.norm.weight.dtype))  # type: ignore[no-any-return]
 
 
 class Dropout(nn.Dropout):

@@ -103,8 +103,7 @@ class FastTokenizer:
         """
         try:
             encode = self.tokenizer.encode_batch if located else self.tokenizer.encode_batch_fast
-            encodings: list[tokenizers.Encoding] = encode(inputs, add_special_tokens=self._add_special_tokens)
-            return encodings
+            return encode(inputs, add_special_tokens=self._add_special_tokens)
         except (TypeError, UnicodeError):
             clean = partial(without_lone_surrogates, keep_length=located)
             cleaned = [clean(x) if isinstance(x, str) else (clean(x[0]), clean(x[1])) for x in inputs]
