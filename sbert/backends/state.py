@@ -76,10 +76,13 @@ def forward(network: Any, batch: TokenBatch, plain: bool = False) -> Tensor:
     device = batch.values.device
     if call is None or network.training or torch.is_grad_enabled():
         run: RunBatch = select(network, device).forward
-    elif (chosen := call.forwards.get(network)) is None:
-        run = call.forwards[network] = _choose(network, call.settings, device)
     else:
-        run = chosen
+        if network not in call.forwards:
+            cached = cached_backend(network, call.settings) if call.settings.copies else None
+            backend = None if cached is None else cached.backend
+            found = _of_module(network, call.settings, device) if backend is None else backend.forward
+            call.forwards[network] = found
+        run = call.forwards[network]
     if device.type != "cuda" or torch.compiler.is_compiling():
         return run(batch)
     with without_cudnn():
@@ -108,14 +111,6 @@ def refusal(kind: type[Backend], network: Any, device: torch.device, dtype: torc
 def padding_reason(network: Any) -> str | None:
     """Why batches of a network are padded; None if they are not."""
     return None if isinstance(network, BertModel) else refusal(Packed, network, network.device, network.dtype)
-
-
-def _choose(network: Any, settings: CallSettings, device: torch.device) -> RunBatch:
-    """How a network runs in one call of ``encode``: from copies of its weights, or as the module, seen by its hooks."""
-    cached = cached_backend(network, settings) if settings.copies else None
-    if cached is None or cached.backend is None:
-        return _of_module(network, settings, device)
-    return cached.backend.forward
 
 
 def _of_module(network: Any, settings: CallSettings, device: torch.device) -> RunBatch:
