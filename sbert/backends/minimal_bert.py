@@ -179,8 +179,10 @@ def convert_model(network: BertModel) -> PreTrainedModel:
     return model.to(network.device)
 
 
-def materialize_tokenizer(tokenizer: PlainTokenizer) -> Any:
+def materialize_tokenizer(tokenizer: Any) -> Any:
     """The tokenizer of transformers, from a temporary folder: that of the model may be replaced at any time."""
+    if not isinstance(tokenizer, PlainTokenizer):  # Another thread was faster.
+        return tokenizer
     origin = tokenizer.origin
     with tempfile.TemporaryDirectory() as folder:
         for name, content in origin.files.items():

@@ -172,11 +172,11 @@ def explain(network: Any, dtype: torch.dtype) -> tuple[str, dict[str, str]]:
     cached = cached_backend(network, CallSettings(dtype))
     chosen = f"plain: {cached.reason}" if cached.backend is None else f"fused: {cached.backend.why}"
     refusals = {} if cached.reason is None else {Fused.name: cached.reason}
-    for kind in _OF_MODULE:
+    for kind in (Packed, Padded):
         reason = refusal(kind, network, network.device, network.dtype)
         if reason is not None:
             refusals[kind.name] = reason
-        elif not refusals:  # Neither encode nor training asks for the next one.
+        elif not refusals:  # Nothing asks for the next one.
             break
     return chosen, refusals
 

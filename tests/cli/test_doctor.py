@@ -51,7 +51,7 @@ def test_bfloat16_on_a_processor_without_it_is_said_once(
         lambda: Trainer(model, [("a", "b", 1.0)] * 4, CosineSimilarityLoss(), TrainingConfig(dtype="bfloat16")),
     ]
     for use in uses:  # Each of them warns in a new process, and none again in the same one.
-        devices._warn_of_bfloat16.cache_clear()
+        devices.warn_of_slow.cache_clear()
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             use()
