@@ -11,12 +11,14 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from sbert.backends.architectures import ACTIVATIONS, ARCHITECTURES, describe
 from sbert.backends.attention import attend, drop
 from sbert.backends.backend import Backend
+from sbert.backends.fused import round_up
+from sbert.backends.linear import matrix_product
 from sbert.backends.network import has_hooks, snapshot
 from sbert.backends.packed import positions
 from sbert.batch import TokenBatch
@@ -54,6 +56,7 @@ class CpuTraining(Backend):
     def forward(self, batch: TokenBatch) -> Tensor:
         """Vectors of all tokens from the last layer. Shape: (tokens, dim)."""
         network: Any = self._network
+        tokens, batch = len(batch.values), round_up(batch)
         dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else network.dtype
         parts, widen = network.embeddings, getattr(network, "embeddings_project", None)  # The latter in small ELECTRA.
         table, types = parts.position_embeddings, parts.token_type_embeddings
@@ -66,7 +69,7 @@ class CpuTraining(Backend):
                 x = _linear(x, widen)
             for layer in network.encoder.layer:
                 x = _layer(x, layer, batch, heads, activate)
-        return x
+        return x[:tokens]
 
 
 def _layer(x: Tensor, layer: Any, batch: TokenBatch, heads: int, activate: Callable[[Tensor], Tensor]) -> Tensor:
@@ -83,7 +86,26 @@ def _linear(x: Tensor, *layers: nn.Linear) -> Tensor:
     """The outputs of linear layers side by side, in the dtype of x."""
     parts: list[list[Tensor]] = [[layer.weight for layer in layers], [layer.bias for layer in layers]]
     weight, bias = (tensors[0] if len(tensors) == 1 else torch.cat(tensors) for tensors in parts)
-    return F.linear(x, weight.to(x.dtype), bias.to(x.dtype))
+    result: Tensor = _Linear.apply(x, weight.to(x.dtype), bias.to(x.dtype))  # type: ignore[no-untyped-call]
+    return result
+
+
+class _Linear(torch.autograd.Function):
+    """x W' + b by the product that is the fastest here, forward and backward."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        ctx.product = matrix_product(x.dtype)
+        return ctx.product(x, weight, bias)  # type: ignore[no-any-return]
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight = ctx.saved_tensors
+        g_x = ctx.product(g, weight.t(), None) if ctx.needs_input_grad[0] else None
+        g_weight = ctx.product(g.t(), x.t(), None) if ctx.needs_input_grad[1] else None
+        return g_x, g_weight, g.sum(0)
 
 
 def _add(x: Tensor, residual: Tensor, output: Any) -> Tensor:

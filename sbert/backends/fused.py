@@ -193,7 +193,7 @@ class Fused(Backend):
                 return self.forward(batch)
         tokens = len(batch.values)
         if self._reordered:
-            batch = _round_up(batch)
+            batch = round_up(batch)
         x = self._embed(batch)
         bias = None if self._bias is None else self._bias(batch.longest)
         rotary: dict[str | None, Tensor] = {}  # Cosines and sines for each token: (2, tokens, 1, head dim).
@@ -223,7 +223,7 @@ class Fused(Backend):
         return x if self._projection is None else self._projection(x)
 
 
-def _round_up(batch: TokenBatch) -> TokenBatch:
+def round_up(batch: TokenBatch) -> TokenBatch:
     """The batch with appended rows of one token, up to one of at most 16 numbers of tokens per power of two.
 
     oneDNN compiles for each number of tokens, which takes as long as a small batch and memory that is not released.
