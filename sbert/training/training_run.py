@@ -268,6 +268,9 @@ class Run:
         scores = measure(evaluator, self.model, self.ranks)
 
         def record() -> None:
+            if unusable := [name for name, score in scores.items() if not math.isfinite(score)]:
+                listed = ", ".join(f"{name}={scores[name]}" for name in unusable)
+                warn(f"the evaluator returned {listed}, which never counts as the best; check what it computes")
             best = find_best(scores, self.best, self.config)
             self.log.add({"step": self.step, "evaluation": scores}, is_best=best is not None)
             if best is not None:
@@ -351,7 +354,8 @@ def find_best(scores: Mapping[str, float], best: list[Any] | None, config: Train
     is_lower_better = metric.endswith("loss") if config.minimize is None else config.minimize
     sign = -1 if is_lower_better else 1
     before = sign * best[1] if best is not None and best[0] == metric else -math.inf
-    return [metric, scores[metric]] if sign * scores[metric] > before else None  # None for NaN, too.
+    is_better = math.isfinite(scores[metric]) and sign * scores[metric] > before
+    return [metric, scores[metric]] if is_better else None
 
 
 def rate_factor(config: TrainingConfig, step: int, total: int) -> float:

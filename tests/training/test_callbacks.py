@@ -92,6 +92,7 @@ def test_a_callback_begins_again_with_each_run() -> None:
         assert [entry["step"] for entry in history if "loss" in entry] == [3], "the last losses are logged"
 
 
+@pytest.mark.filterwarnings("ignore:the evaluator returned score=nan")
 def test_tensorboard_reads_the_figures(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator

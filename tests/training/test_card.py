@@ -20,6 +20,7 @@ from tests import small
 from tests.training.helpers import pairs, tiny
 
 
+@pytest.mark.filterwarnings("ignore:the evaluator returned nan=nan")
 def test_the_card_of_a_trained_model(tmp_path: Path) -> None:
     model = tiny()
     torch.manual_seed(0)
