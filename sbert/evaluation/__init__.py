@@ -31,6 +31,9 @@ An evaluator holds texts and what is known of them, and measures any model: it r
 >>> metrics["search_ndcg@10"], metrics["sts_spearman"]
 (1.0, 1.0)
 
+Rows of the readers in ``sbert.data`` and tuples are taken as they are by ``SimilarityEvaluator.from_rows(rows)``, as by
+the evaluators of triplets, labels and pair classification.
+
 Given to a ``sbert.Trainer``, an evaluator runs every ``evaluate_every`` steps, and its first figure decides which model
 is the best. Under ``torchrun`` the processes share the work. The model may be any object with ``encode(list of str)``;
 ``prompt=``, or ``query_prompt=`` and ``document_prompt=``, replace the model's own prompts. A ``sbert.CrossEncoder`` is

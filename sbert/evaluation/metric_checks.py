@@ -9,6 +9,8 @@ import numpy.typing as npt
 
 from sbert.inputs.texts import texts_of
 
+# Of the rows of readers, which zip(*rows) gives in place of their values.
+_KEYS = ("first", "second", "label", "anchor", "positive", "negative")
 Numbers = npt.NDArray[np.generic] | Sequence[float]
 
 
@@ -85,4 +87,6 @@ def check_text_columns(least: int, columns: Mapping[str, Iterable[str]], **other
     """Columns of texts as lists, as long as the other arguments, at least ``least``; an error names the text."""
     lists = {name: texts_of(texts, name) for name, texts in columns.items()}
     check_lengths(least, **lists, **others)
+    if all(len(set(texts)) == 1 < len(texts) and texts[0] in _KEYS for texts in lists.values()):
+        raise TypeError("the texts are the keys of dicts; pass rows of dicts to from_rows(rows)")
     return list(lists.values())

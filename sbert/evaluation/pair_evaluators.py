@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
@@ -15,11 +16,45 @@ from sbert.functional import SIMILARITIES, check_similarity, pairwise_similarity
 from sbert.inputs.arguments import check_number
 from sbert.losses import SoftmaxLoss
 
+_AnyOfRows = TypeVar("_AnyOfRows", bound="_OfRows")
 # Pairs compared at a time, of which there are float64 copies, and pairs whose features are in memory together.
 _STEP, _ROWS = 4096, 16_384
 
 
-class SimilarityEvaluator(Evaluator):
+class _OfRows(Evaluator):
+    """An evaluator that can be made of rows."""
+
+    _names: ClassVar[tuple[str, ...]] = ("first", "second", "label")  # Of the readers, in the order of the arguments.
+
+    @classmethod
+    def from_rows(
+        cls: type[_AnyOfRows], rows: Iterable[Mapping[str, Any] | Sequence[Any]], **options: Any
+    ) -> _AnyOfRows:
+        """An evaluator of the rows of a reader, such as ``read_sts``, or of tuples.
+
+        Args:
+            rows: Dicts with the names that the readers give (first, second and label; or anchor, positive and
+                negative), or tuples with these values in this order.
+            options: The other arguments of the class.
+
+        Raises:
+            ValueError: If a row has other names, or another number of values.
+
+        Example:
+            >>> rows = [{"first": "A cat.", "second": "A kitten.", "label": 1}, ("A cat.", "Taxes rise.", 0)]
+            >>> SimilarityEvaluator.from_rows(rows)(model)["spearman"]
+            1.0
+        """
+        named = [
+            row if isinstance(row, Mapping) else dict(zip((*cls._names, "more"), row, strict=False)) for row in rows
+        ]
+        for number, row in enumerate(named):
+            if set(row) != set(cls._names):
+                raise ValueError(f"rows[{number}] has {', '.join(row)}; pass rows of {', '.join(cls._names)}")
+        return cls(*([row[name] for row in named] for name in cls._names), **options)
+
+
+class SimilarityEvaluator(_OfRows):
     """Spearman's and Pearson's correlation between the similarity of two texts and a reference score.
 
         metrics.spearman( cos(u_i, v_i), score_i )
@@ -56,8 +91,9 @@ class SimilarityEvaluator(Evaluator):
         *,
         prompt: str | None = None,
     ) -> None:
-        self._scores = np.array(list(scores), float)
-        self._first, self._second = check_text_columns(2, {"first": first, "second": second}, scores=self._scores)
+        listed = list(scores)
+        self._first, self._second = check_text_columns(2, {"first": first, "second": second}, scores=listed)
+        self._scores = np.array(listed, float)
         self._similarity, self._prompt = check_similarity(similarity), prompt
         check_finite_values("scores", self._scores)
         if np.all(self._scores == self._scores[0]):
@@ -72,7 +108,7 @@ class SimilarityEvaluator(Evaluator):
         }
 
 
-class TripletEvaluator(Evaluator):
+class TripletEvaluator(_OfRows):
     """The fraction of triplets whose anchor is more similar to its positive than to its negative.
 
         accuracy = mean_i [ s(a_i, p_i) > s(a_i, n_i) + margin ]
@@ -101,6 +137,8 @@ class TripletEvaluator(Evaluator):
         >>> TripletEvaluator(["A cat."], ["A kitten."], ["Taxes rise."])(model)
         {'accuracy': 1.0}
     """
+
+    _names = ("anchor", "positive", "negative")
 
     def __init__(
         self,
@@ -131,7 +169,7 @@ class TripletEvaluator(Evaluator):
         return {"accuracy": float(np.mean(scores[:half] > scores[half:] + self._margin))}
 
 
-class LabelEvaluator(Evaluator):
+class LabelEvaluator(_OfRows):
     """Accuracy and macro F1 of the classes of pairs, predicted by the classifier of a ``SoftmaxLoss``.
 
         accuracy = mean_i [ argmax_c (W [u_i; v_i; |u_i - v_i|] + b)_c = label_i ]
@@ -211,7 +249,7 @@ class LabelEvaluator(Evaluator):
             ).numpy()
 
 
-class PairClassificationEvaluator(Evaluator):
+class PairClassificationEvaluator(_OfRows):
     """Binary classification of pairs by a threshold on their similarity, such as paraphrase or not.
 
     Average precision needs no threshold. Accuracy and F1 are each at the threshold that is best on these same pairs;

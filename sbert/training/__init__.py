@@ -59,7 +59,7 @@ A search of settings is ten lines of Optuna, or of any other program of the kind
 >>> from sbert.evaluation import SimilarityEvaluator
 >>> def score(trial):
 ...     config = TrainingConfig(steps=2, learning_rate=trial.suggest_float("learning_rate", 1e-6, 1e-3, log=True))
-...     model, evaluator = SentenceEncoder(device="cpu"), SimilarityEvaluator(*zip(*rows))
+...     model, evaluator = SentenceEncoder(device="cpu"), SimilarityEvaluator.from_rows(rows)
 ...     history = Trainer(model, rows, CosineSimilarityLoss(), config, evaluator=evaluator).fit()
 ...     return max(entry["evaluation"]["spearman"] for entry in history if "evaluation" in entry)
 >>> optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -76,7 +76,7 @@ the weights of its best evaluation at the end:
 >>> from sbert.losses import MultipleNegativesRankingLoss
 >>> many = [("Who sleeps?", "The cat sleeps.", ["The dog barks.", "Taxes go up.", "It rains."])] * 4
 >>> config = TrainingConfig(epochs=2, batch_size=2, negatives=1, load_best=True, metric="spearman")
->>> loss, evaluator = MultipleNegativesRankingLoss(in_batch=False), SimilarityEvaluator(*zip(*rows))
+>>> loss, evaluator = MultipleNegativesRankingLoss(in_batch=False), SimilarityEvaluator.from_rows(rows)
 >>> history = Trainer(SentenceEncoder(device="cpu"), many, loss, config, evaluator=evaluator).fit()
 
 A model soon knows the negatives that it was given: mine others with its present weights between two trainings, by

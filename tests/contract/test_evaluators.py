@@ -175,6 +175,20 @@ def candidates(**ids: Any) -> Evaluator:
     return RetrievalEvaluator(QUERIES, CORPUS, {"q1": {"0-1"}}, candidates=ids)
 
 
+LABELLED = [{"first": a, "second": b, "label": c} for a, b, c in zip(FIRST, SECOND, SAME, strict=True)]
+TRIPLETS = [{"negative": c, "anchor": a, "positive": b} for a, b, c in zip(FIRST, SECOND, SECOND[1:], strict=False)]
+
+
+def test_rows_of_the_readers_are_columns_by_name(model: SentenceEncoder) -> None:
+    for kind in (SimilarityEvaluator, PairClassificationEvaluator):
+        expected = kind(FIRST, SECOND, SAME, "dot")(model)
+        for rows in (LABELLED, [tuple(row.values()) for row in LABELLED]):
+            assert kind.from_rows(rows, similarity="dot")(model) == expected
+    loss = SoftmaxLoss(16, 2)
+    assert LabelEvaluator.from_rows(LABELLED, loss=loss)(model) == LabelEvaluator(FIRST, SECOND, SAME, loss)(model)
+    assert TripletEvaluator.from_rows(TRIPLETS)(model) == TripletEvaluator(FIRST[:11], SECOND[:11], SECOND[1:])(model)
+
+
 SAMPLE = {"query": "a", "positive": ["b"], "negative": ["c"]}
 
 
@@ -183,6 +197,11 @@ SAMPLE = {"query": "a", "positive": ["b"], "negative": ["c"]}
     [
         (lambda: SimilarityEvaluator("ab", ["a", "b"], [1, 2]), TypeError, "first is of type str; pass a list"),
         (lambda: SimilarityEvaluator(["a", "b"], ["a", "b"], [1, 2], "cos"), ValueError, "similarity 'cos' is unknown"),
+        (lambda: SimilarityEvaluator(*zip(*LABELLED, strict=True)), TypeError, "keys of dicts; pass rows of"),
+        (lambda: TripletEvaluator(*zip(*TRIPLETS, strict=True)), TypeError, "keys of dicts; pass rows of"),
+        (lambda: SimilarityEvaluator.from_rows([("a", "b")]), ValueError, r"rows\[0\] has first, second; pass rows of"),
+        (lambda: SimilarityEvaluator.from_rows([(1, 2, 3, 4)]), ValueError, r"\[0\] has first, second, label, more"),
+        (lambda: TripletEvaluator.from_rows(LABELLED), ValueError, "pass rows of anchor, positive, negative"),
         (lambda: SimilarityEvaluator(FIRST, SECOND[:3], SAME), ValueError, "12 first, 3 second, 12 scores"),
         (lambda: SimilarityEvaluator(["a", "b"], ["a", "b"], [1, math.nan]), ValueError, r"scores\[1\] is nan; pass"),
         (lambda: SimilarityEvaluator(["a", "b"], ["a", "b"], [2, 2]), ValueError, "every score is 2, so there is no"),
