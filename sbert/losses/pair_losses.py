@@ -154,7 +154,7 @@ class AnglELoss(_OrderLoss):
         return _order_loss(_angle_similarity(first, second) / self.temperature, labels)
 
 
-FEATURES = ("u", "v", "|u-v|", "u*v")
+FEATURES = ("u", "v", "|u-v|", "u*v", "u-v")
 
 
 class SoftmaxLoss(LossModule):
@@ -165,7 +165,8 @@ class SoftmaxLoss(LossModule):
     Args:
         dim: Dimension of the vectors.
         classes: Number of classes; labels are 0 to classes - 1.
-        concatenation: The classifier's input features, in this order: any of ``"u"``, ``"v"``, ``"|u-v|"``, ``"u*v"``.
+        concatenation: The classifier's input features, in this order: any of ``"u"``, ``"v"``, ``"|u-v|"``, ``"u*v"``,
+            ``"u-v"``.
 
     Shape:
         first, second: (rows, dim). labels: (rows,), integers. Output: scalar.
@@ -218,7 +219,8 @@ class SoftmaxLoss(LossModule):
         """
         first, second = check_columns(self, first, second)
         check_dim(self, first, self.dim)
-        by_name = dict(zip(FEATURES, (first, second, (first - second).abs(), first * second), strict=True))
+        difference = first - second
+        by_name = dict(zip(FEATURES, (first, second, difference.abs(), first * second, difference), strict=True))
         features = torch.cat([by_name[name] for name in self.concatenation], 1)  # (rows, blocks * dim)
         return project(features, self.classifier)  # (rows, classes)
 

@@ -51,6 +51,7 @@ def softmax_loss(loss: Any, columns: Columns, labels: Any) -> float:
     for u, v, label in zip(*columns, labels, strict=True):
         pieces = {"u": u, "v": v, "|u-v|": [abs(a - b) for a, b in zip(u, v, strict=True)]}
         pieces["u*v"] = [a * b for a, b in zip(u, v, strict=True)]
+        pieces["u-v"] = [a - b for a, b in zip(u, v, strict=True)]
         features = [number for name in loss.concatenation for number in pieces[name]]
         values.append(-log_softmax(apply(loss.classifier, features), label))
     return mean(values)

@@ -23,6 +23,7 @@ CONCATENATIONS = [
     ("|u-v|", "u*v"),
     ("u", "v", "u*v"),
     ("u", "v", "|u-v|"),
+    ("u", "v", "u-v"),
     ("u", "v", "|u-v|", "u*v"),
 ]  # table 6 of Reimers and Gurevych, 2019
 
