@@ -35,8 +35,11 @@ CHECKPOINTS = 500  # Steps between two checkpoints.
 
 
 def average_words(vectors: Path) -> SentenceEncoder:
-    """The mean of fixed word vectors."""
-    return SentenceEncoder(Words.from_text_file(vectors, lower_case=True), Pooling("mean"))
+    """The mean of fixed word vectors, but for those of stop words."""
+    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS  # Only this system needs it.
+
+    words = Words.from_text_file(vectors, lower_case=True, stop_words=ENGLISH_STOP_WORDS)
+    return SentenceEncoder(words, Pooling("mean"))
 
 
 def average_tokens(backbone: str | Path) -> SentenceEncoder:

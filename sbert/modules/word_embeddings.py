@@ -120,7 +120,9 @@ class WordEmbeddings(nn.Module):
         self._ids = {word: i for i, word in enumerate(self.words)}
 
     @classmethod
-    def from_text_file(cls, path: str | os.PathLike[str], lower_case: bool = False) -> WordEmbeddings:
+    def from_text_file(
+        cls, path: str | os.PathLike[str], lower_case: bool = False, stop_words: Iterable[str] = ()
+    ) -> WordEmbeddings:
         """Read vectors from a text file in the format of GloVe or word2vec, possibly gzipped.
 
         Each line contains a word and its vector, separated by spaces. The first line of word2vec, with the number of
@@ -129,6 +131,7 @@ class WordEmbeddings(nn.Module):
         Args:
             path: The file.
             lower_case: Whether to convert texts to lower case before words are looked up.
+            stop_words: Words to leave out of texts.
 
         Raises:
             ValueError: If a line is invalid. The message gives its number.
@@ -163,7 +166,7 @@ class WordEmbeddings(nn.Module):
                 vectors.append(vector)
         if not words:
             raise ValueError(f"{os.fspath(path)} holds no vectors; pass a file of words and their numbers")
-        return cls(words, torch.from_numpy(np.stack(vectors)), lower_case)
+        return cls(words, torch.from_numpy(np.stack(vectors)), lower_case, stop_words)
 
     def _id(self, word: str) -> int | None:
         """Id of a word, -1 of a stop word, None of a word that the table does not contain."""

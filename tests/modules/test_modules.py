@@ -41,6 +41,7 @@ def test_word_vectors_file(tmp_path: object) -> None:
     assert words.words == ["red", "New York", ","]
     assert words.embedding.weight.tolist() == [[1, 2], [3, 4], [5, 6]]
     assert words.tokenize(['"red" RED , blue']) == [[0, 0, 2]]
+    assert WordEmbeddings.from_text_file(path, stop_words=["red"]).tokenize(['"red" RED , blue']) == [[2]]
     for bad in ("a 1 2\nb 1\n", "a 1 2\nb 1 x\n", "a 1 2\nb 1 nan\n", "a 1 2\n\n"):
         path.write_text(bad, encoding="utf-8")
         with pytest.raises(ValueError, match=r"vectors.txt, line 2: expected a word and 2 numbers"):
