@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sbert.inputs.arguments import known_arguments, whole
+from sbert.inputs.arguments import check_number, known_arguments, whole
 from sbert.inputs.vectors import Array, vectors_of
 
 # Vectors of shape (rows, dim) or (dim,).
@@ -324,6 +324,14 @@ def check_similarity(name: str) -> str:
     if not isinstance(name, str) or name not in SIMILARITIES:
         raise ValueError(f"similarity {name!r:.60} is unknown; pass one of {', '.join(SIMILARITIES)}")
     return name
+
+
+def check_threshold(value: float, similarity: str = "cosine", name: str = "threshold") -> None:
+    """Raise a TypeError or ValueError if no score of a similarity can have the value of a limit."""
+    if abs(check_number(name, value)) > 1 and similarity == "cosine":
+        raise ValueError(f"{name}={value} is not a cosine; pass -1 to 1")
+    if value > 0 and similarity in ("euclidean", "manhattan"):
+        raise ValueError(f"{name}={value} is above 0, but scores are negative distances; pass -{value} or lower")
 
 
 # The dtype in which values of a dtype are summed: float32 or float64.

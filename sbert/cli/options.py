@@ -10,7 +10,7 @@ from math import isfinite
 from typing import Any
 
 from sbert.data import FILE_FORMATS, Texts
-from sbert.inputs.arguments import check_threshold, meant_argument
+from sbert.inputs.arguments import meant_argument
 from sbert.storage.hub import OWN
 
 INPUT = f"{', '.join(FILE_FORMATS)}; also .gz, .zst; - is stdin"
@@ -150,14 +150,15 @@ def load_by_options(arguments: argparse.Namespace, kind: type | None = None) -> 
         ValueError: If one device and several are named.
     """
     from sbert.encoder import SentenceEncoder
+    from sbert.functional import check_threshold
 
     devices = getattr(arguments, "devices", None)
     if devices and arguments.device:
         raise ValueError("--device and --devices both name devices; pass one of them")
     device = "cpu" if devices else arguments.device  # From where the processes of a pool copy it to theirs.
     model: Any = (kind or SentenceEncoder)(arguments.model, device=device, dtype=arguments.dtype)
-    if (threshold := getattr(arguments, "threshold", None)) is not None and model.similarity_fn_name == "cosine":
-        check_threshold(threshold)
+    if (threshold := getattr(arguments, "threshold", None)) is not None:
+        check_threshold(threshold, "cosine" if getattr(arguments, "hybrid", False) else model.similarity_fn_name)
     return model.pool(devices) if devices else model
 
 

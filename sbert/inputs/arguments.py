@@ -154,13 +154,6 @@ def check_number(name: str, value: float) -> float:
     return float(value)
 
 
-def check_threshold(value: float) -> float:
-    """Return a threshold for cosines if it is in [-1, 1], else raise a TypeError or ValueError."""
-    if isinstance(value, Real) and not -1 <= value <= 1:
-        raise ValueError(f"threshold={value} is not a cosine; pass -1 to 1")
-    return check_number("threshold", value)
-
-
 def check_seed(value: int) -> int:
     """Return the seed if it is an integer in [0, 2^32), else raise a TypeError or ValueError."""
     if not 0 <= whole("seed", value) < 2**32:

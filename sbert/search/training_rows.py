@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor, nn
 
-from sbert.functional import check_similarity
+from sbert.functional import check_similarity, check_threshold
 from sbert.inputs.arguments import check_count, check_model, check_number, check_seed, known_arguments, warn, whole
 from sbert.inputs.texts import records_of, rows_of
 from sbert.pipeline.results import PredictOptions
@@ -99,9 +99,12 @@ def mine_hard_negatives(
     count = check_count("negatives", negatives)
     if whole("range_min", range_min) < 0 or whole("range_max", range_max) - range_min < count:
         raise ValueError(f"range_min={range_min} and range_max={range_max} leave no room for {count} negatives")
+    similarity = check_similarity(similarity or model.similarity_fn_name)
+    for name, limit in (("min_score", min_score), ("max_score", max_score)):
+        if limit is not None:
+            check_threshold(limit, similarity, name)
     suits = _conditions(min_score, max_score, margin, relative_margin)
     generator = None if seed is None else np.random.default_rng(check_seed(seed))
-    similarity = check_similarity(similarity or model.similarity_fn_name)
     rows = list(_check_pairs(pairs))
     texts = _texts(rows, corpus)
     index = {text: number for number, text in enumerate(texts)}

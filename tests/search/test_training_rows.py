@@ -116,7 +116,7 @@ def test_at_random(encoder: SentenceEncoder) -> None:
 
 def test_rows_without_negatives_are_counted(encoder: SentenceEncoder) -> None:
     with pytest.warns(UserWarning, match="12 of 12 rows have fewer than 1 negatives and are left out"):
-        assert mine_hard_negatives(encoder, PAIRS, CORPUS, max_score=-1.5) == []
+        assert mine_hard_negatives(encoder, PAIRS, CORPUS, max_score=-1) == []
     with pytest.warns(UserWarning, match="1 of 1 rows"):
         assert mine_hard_negatives(encoder, PAIRS[:1]) == []
 

@@ -13,16 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from sbert.functional import Vectors, directions
-from sbert.inputs.arguments import (
-    check_choice,
-    check_count,
-    check_positive,
-    check_seed,
-    check_threshold,
-    known_arguments,
-    whole,
-)
+from sbert.functional import Vectors, check_threshold, directions
+from sbert.inputs.arguments import check_choice, check_count, check_positive, check_seed, known_arguments, whole
 from sbert.inputs.extras import require
 from sbert.inputs.texts import rows_of
 from sbert.search.exact.comparison import Prefilter, PreparedVectors, just_below, pairs_above, prepare, scores_above

@@ -12,8 +12,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from sbert.functional import Vectors, check_similarity
-from sbert.inputs.arguments import check_count, check_model, check_number, is_model, known_arguments
+from sbert.functional import Vectors, check_similarity, check_threshold
+from sbert.inputs.arguments import check_count, check_model, is_model, known_arguments
 from sbert.search.exact.comparison import PreparedVectors, all_scores, just_below, pairs_above, prepare
 from sbert.search.exact.semantic_search import in_memory
 
@@ -117,7 +117,7 @@ def paraphrase_mining(
         vectors_or_model: Array or tensor; or a ``SentenceEncoder`` if sentences are given.
         sentences: Sentences to encode with the model.
         max_pairs: Maximum number of pairs to return.
-        threshold: Minimum score of a pair.
+        threshold: Minimum score of a pair: -1 to 1 for cosines, at most 0 for negative distances.
         similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``, the latter two as negative distances.
             Default: that of the model, or ``"cosine"`` for vectors.
 
@@ -150,7 +150,7 @@ def paraphrase_mining(
     check_similarity(similarity)
     count = check_count("max_pairs", max_pairs)
     if threshold is not None:
-        check_number("threshold", threshold)
+        check_threshold(threshold, similarity)
     if sentences is not None:
         vectors_or_model = vectors_or_model.encode(sentences, convert_to_tensor=True)
     values = in_memory("vectors", vectors_or_model)
