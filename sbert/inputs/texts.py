@@ -36,7 +36,8 @@ def rows_of(sentences: Any, name: str = "sentences") -> Iterator[str]:
             f"{name} is a {type(sentences).__name__} with the columns {_show(columns)}; pass one of them: {choices}"
         )
     if not _is_ordered(sentences):
-        raise TypeError(f"{name} is of type {type(sentences).__name__}; pass a str, or an ordered iterable of str")
+        remedy = "pass a str, an ordered iterable of str, or for the texts of a file sbert.data.Texts(path)"
+        raise TypeError(f"{name} is of type {type(sentences).__name__}; {remedy}")
     if isinstance(sentences, np.ndarray) and sentences.ndim != 1:
         raise TypeError(f"{name} is an array of shape {sentences.shape}; pass an array of one dimension")
     return _check_texts(values_of(sentences), name)

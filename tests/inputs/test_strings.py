@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -74,6 +75,19 @@ def test_halves_of_a_pair_are_one_character(model: SentenceEncoder) -> None:
 def test_what_is_no_string(model: SentenceEncoder, value: Any, kind: str) -> None:
     with pytest.raises(TypeError, match=rf"sentences\[2\] is of type {kind} "):
         model.encode(["boat", "lake", value, "fox"])
+
+
+def test_the_name_of_a_file_is_no_text(model: SentenceEncoder, tmp_path: Path) -> None:
+    path = tmp_path / "texts.txt"
+    expected = model.encode(str(path))  # There is no such file yet.
+    path.write_text("a small boat\n", encoding="utf-8")
+    with pytest.warns(
+        UserWarning, match=r"texts\.txt' is the name of a file; .* pass sbert\.data\.Texts\(path\)"
+    ) as told:
+        np.testing.assert_array_equal(model.encode_query(str(path)), expected)
+    assert (len(told), told[0].filename) == (1, __file__)
+    with pytest.raises(TypeError, match=r"of type PosixPath; .* texts of a file sbert\.data\.Texts\(path\)"):
+        model.encode(path)
 
 
 @pytest.mark.parametrize("value", [None, 3, b"boat", {"text": "boat"}, {"boat"}, np.array("boat"), np.array([["a"]])])
