@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sbert.data.file_formats import SUPPORTED, TEXT, Name, Records, check_source, find_format, name_kind, need_columns
+from sbert.storage.folders import check_local
 
 # Rows of a data set that are read in one step.
 _ROWS = 1024
@@ -215,6 +216,7 @@ def _list_files(source: Any) -> Sequence[Name]:
     if not isinstance(source, (str, os.PathLike)):
         kind, remedy = type(source).__name__, "for what is in memory, Texts.of(texts, id=ids)"
         raise TypeError(f"source is of type {kind}; pass a file, a folder, a list of files, or a Dataset; {remedy}")
+    check_local("source", source)
     path = Path(source)
     if path.is_dir():
         files = sorted(file for file in path.rglob("*") if find_format(file) and file.is_file())

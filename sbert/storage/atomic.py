@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from sbert.storage.folders import try_lock, wait_for_readers
+from sbert.storage.folders import check_local, try_lock, wait_for_readers
 from sbert.storage.processes import umask
 
 # Words in the hidden names of work in progress: a new file or folder that is being written; a folder that is exchanged
@@ -85,6 +85,7 @@ def replacing(target: Path, check: Callable[[Path], None] | None) -> Iterator[Pa
     Raises:
         ValueError: If ``check`` refuses to replace ``target``.
     """
+    check_local("path", target)
     target, old = Path(os.path.realpath(target)), None
     if check is not None:
         check(target)

@@ -7,6 +7,7 @@ drives), nothing waits.
 from __future__ import annotations
 
 import os
+import re
 import sys
 import tempfile
 import time
@@ -32,6 +33,18 @@ def user_cache() -> Path:
         return (Path(base) if base else Path.home() / ".cache") / "sbert"
     except RuntimeError:  # A user without a home, as in some containers.
         return Path(tempfile.gettempdir(), f"sbert-{getattr(os, 'getuid', int)()}")
+
+
+def check_local(name: str, path: str | os.PathLike[str]) -> None:
+    """Raise a ValueError for an address such as ``s3://bucket/file``, which here would be a folder ``s3:``.
+
+    Args:
+        name: The caller's argument, for errors.
+        path: Its value; a ``Path`` has lost one of the slashes.
+    """
+    if re.match(r"[A-Za-z][\w+.-]+:/", os.fsdecode(path)):
+        remedy = "pass a path on a mounted drive, or read and write there with Ray, Dask or Spark: sbert.integrations"
+        raise ValueError(f"{name}={os.fsdecode(path)!r:.90} is an address, not a path on this machine; {remedy}")
 
 
 def find_foreign(folder: Path, is_known: Callable[[str], bool], folders: Collection[str] = ()) -> str | None:

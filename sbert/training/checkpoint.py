@@ -24,7 +24,7 @@ from sbert.modules import Transformer
 from sbert.saving.format import check_replaceable, find_foreign_file
 from sbert.storage.atomic import remove, remove_left, replacing
 from sbert.storage.files import UnreadableError, check_file, checksum, inside, read_object, reading, write_json
-from sbert.storage.folders import read_whole, try_lock
+from sbert.storage.folders import check_local, read_whole, try_lock
 from sbert.training.batches import Batches
 from sbert.training.callbacks import Callback, select_stateful
 from sbert.training.config import TrainingConfig
@@ -53,6 +53,7 @@ def lock_output(output: str | os.PathLike[str]) -> Iterator[None]:
     Raises:
         RuntimeError: If there is another training; the message names its process.
     """
+    check_local("output", output)
     path, holder = Path(output).resolve(), (os.getpid(), threading.get_ident())
     if _holders.get(path) == holder:
         yield

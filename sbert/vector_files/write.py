@@ -26,6 +26,7 @@ from sbert.pipeline.quantization import PRECISIONS, Codes
 from sbert.pipeline.run import Encoding, run_here
 from sbert.saving import verification
 from sbert.storage.files import UnreadableError, checksum
+from sbert.storage.folders import check_local
 from sbert.vector_files import reader as stripes
 from sbert.vector_files.fingerprint import digest_of_model
 from sbert.vector_files.formats import FORMATS, Format, VectorFiles
@@ -106,6 +107,7 @@ def write_vectors(
 
 def _target(out: str | os.PathLike[str], shard: Shard | None) -> Path:
     """The file to write."""
+    check_local("out", out)
     path = output_of(out)
     if path.suffix not in FORMATS or path.is_dir():
         name = f"out={os.fspath(out)!r}" + (", a link," if os.path.islink(out) else "")

@@ -265,6 +265,8 @@ def test_parquet_has_a_length_and_names_its_columns(tmp_path: Path) -> None:
         ("none.txt", FileNotFoundError, r"none\.txt does not exist; name a file, or -"),
         ({"text": ["one"]}, TypeError, r"source is of type dict; pass a file, .* Texts\.of"),
         ([], ValueError, "source is an empty list"),
+        (["s3://bucket/a.jsonl"], ValueError, "source='s3://bucket/a.jsonl' is an address, not a path on this machine"),
+        (Path("gs://bucket/*.csv"), ValueError, r"is an address, not .* mounted drive, .* with Ray, Dask or Spark"),
     ],
 )
 def test_wrong_sources(tmp_path: Path, source: Any, error: type[Exception], message: str) -> None:

@@ -17,6 +17,7 @@ import torch
 from sbert import Pooling, SentenceEncoder
 from sbert.data import Texts
 from sbert.modules import WordEmbeddings
+from sbert.training.checkpoint import lock_output
 from sbert.vector_files.manifest import read_manifest
 from tests.children import in_child
 from tests.vector_files.samples import ROWS, TEXTS, contents, encode, fill_disk, stop
@@ -101,6 +102,21 @@ def test_the_old_file_stands_until_the_new_one_is_complete(
     shown = capsys.readouterr().err
     assert "83/83" in shown
     assert "32/83" in shown, "the bar goes on"
+
+
+@pytest.mark.parametrize("address", ["s3://bucket/v.npy", "file:///v.npy", "https://host/v.parquet"])
+def test_an_address_is_no_folder(
+    words: SentenceEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for write in (lambda: encode(words, Path(address)), lambda: words.encode(TEXTS, out=address)):
+        with pytest.raises(ValueError, match=r"is an address, not a path on this machine; pass .* Ray, Dask or Spark"):
+            write()
+    with pytest.raises(ValueError, match="is an address"):
+        words.save(address)
+    with pytest.raises(ValueError, match="output='s3://bucket/run' is an address"), lock_output("s3://bucket/run"):
+        pass
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
