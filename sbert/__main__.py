@@ -2,6 +2,16 @@
 
 import sys
 
-from sbert.cli.main import main
 
-sys.exit(main())
+def main() -> int:
+    """Run the command line, of which Ctrl-C ends the imports, too."""
+    try:
+        from sbert.cli.main import main as run
+
+        return run()
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -57,6 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         1.0000
         0
     """
+    _open_closed_streams()
     out, errors = cast("Any", (Terminal(sys.stdout), Terminal(sys.stderr, has_bars=True)))
     with warnings.catch_warnings(), redirect_stdout(out), redirect_stderr(errors):
         warnings.simplefilter("default")
@@ -79,6 +80,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         except _FAILURES as error:
             _say("error", str(error).strip() or type(error).__name__, arguments.options)
             return 2
+
+
+def _open_closed_streams() -> None:
+    """Lead standard streams that the caller has closed to nowhere: the next file would take their place."""
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(number)
+    sys.stdout, sys.stderr = sys.stdout or os.fdopen(1, "w"), sys.stderr or os.fdopen(2, "w")
 
 
 def _say(kind: str, message: object, options: Mapping[str, str]) -> None:

@@ -148,6 +148,8 @@ def name_kind(value: object) -> str:
 def open_bytes(path: Name) -> AbstractContextManager[IO[bytes]]:
     """Open a file, compressed or not, or standard input."""
     if os.fspath(path) == "-":
+        if sys.stdin is None:
+            raise ValueError("standard input is closed; name a file, or pipe the texts")
         return nullcontext(sys.stdin.buffer)
     suffix = Path(path).suffix.lower()
     if suffix == ".zst":  # Arrow reads several frames and says if the last is cut short, which not every package does.
@@ -309,8 +311,11 @@ def open_parquet(path: Name) -> Iterator[Any]:
     try:
         source: Any = os.fspath(path)
         if source == "-" or source.lower().endswith((".gz", ".zst")):  # Parquet needs random access.
-            with open_bytes(path) as lines:
-                source = BufferReader(b"".join(lines))
+            with open_bytes(path) as file:
+                content = file.read(_LARGEST * _MEGA + 1)
+            if len(content) > _LARGEST * _MEGA:
+                raise ValueError(f"{path}: more than {_LARGEST} MB to read into memory; pass an uncompressed file")
+            source = BufferReader(content)
         # Row groups may be large, so they are read in parts.
         with ParquetFile(source, buffer_size=_BYTES, pre_buffer=False, page_checksum_verification=True) as file:
             yield file

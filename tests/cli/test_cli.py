@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,6 +22,7 @@ from sbert import SentenceEncoder
 from tests.cli.conftest import TEXTS, Run, check_refused
 
 LINES = ["", *TEXTS]
+HERE = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 LONG = "one two three four five six seven eight nine ten " * 20
 
 
@@ -200,6 +203,38 @@ def test_a_closed_pipe_ends_quietly() -> None:
         child.stdout.close()
         assert child.stderr.read() == b""
         assert child.wait(60) == 0
+
+
+def test_closed_streams_lead_to_nowhere(tmp_path: Path) -> None:
+    """The file of results does not take the place of one."""
+    (tmp_path / "texts.txt").write_text("A cat.\nTaxes.\n", encoding="utf-8")
+    for number, (words, code, said) in enumerate(
+        [
+            ("encode texts.txt -o v.npy <&- >&- 2>&-", 0, b""),
+            ("similarity one two >&-", 0, b""),
+            ("encode - -o w.npy <&-", 2, b"sbert: error: standard input is closed; name a file, or pipe the texts\n"),
+        ]
+    ):
+        command = f"{sys.executable} -m sbert {words}"
+        done = subprocess.run(command, shell=True, cwd=tmp_path, env=HERE, capture_output=True)
+        assert (number, done.returncode, done.stderr) == (number, code, said)
+    assert np.load(tmp_path / "v.npy").shape == (2, 256)
+
+
+def test_interrupted_while_it_is_imported(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    from sbert import __main__
+
+    monkeypatch.setitem(sys.modules, "sbert.cli.main", Interrupted())
+    assert __main__.main() == 130
+    assert capsys.readouterr() == ("", "")
+
+
+class Interrupted:
+    """In the place of a module whose import Ctrl-C ends."""
+
+    @property
+    def main(self) -> None:
+        raise KeyboardInterrupt
 
 
 # A signal meets a process that waits for its input: only one of its own can show how it ends.
