@@ -609,11 +609,12 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
         """Whether the model has reference vectors, which ``verify`` needs."""
         return self._reference is not None
 
-    def verify(self, tolerance: float = 1e-4) -> verification.Verification:
+    def verify(self, tolerance: float | None = None) -> verification.Verification:
         """Encode the reference texts that were saved with the model, and compare the vectors with the saved ones.
 
         Args:
-            tolerance: Largest absolute difference of one dimension that is accepted.
+            tolerance: Largest absolute difference of one dimension that is accepted. Default: 1e-4; for weights in
+                half precision what its rounding makes of these vectors.
 
         Returns:
             The differences, and the packages whose versions changed; true if the vectors are the same.
@@ -631,4 +632,6 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
         if self._reference is None:
             raise ValueError("the model has no reference vectors; call save(), which writes some")
         vectors = self._reference_vectors(self._reference["texts"])
+        if tolerance is None:  # Four units in the last place of the largest value.
+            tolerance = max(1e-4, 4 * torch.finfo(self.dtype).eps * float(np.abs(vectors).max()))
         return verification.compare_vectors(self._reference, vectors, tolerance)

@@ -94,7 +94,7 @@ def test_similarity_is_a_number_or_a_matrix(folder: Path, model: SentenceEncoder
     assert abs(expected[0, 1]) < 0.9999
 
 
-def test_info(folder: Path, model: SentenceEncoder, run: Run) -> None:
+def test_info(folder: Path, tmp_path: Path, model: SentenceEncoder, run: Run) -> None:
     code, said, errors = run("info", folder, "--device", "cpu")
     assert (code, errors) == (0, "")
     lines = {line[:20].strip(): line[21:] for line in said.splitlines() if line[:1] != " "}
@@ -107,9 +107,13 @@ def test_info(folder: Path, model: SentenceEncoder, run: Run) -> None:
     assert facts["parameters"] == sum(parameter.numel() for parameter in model.parameters())
     assert facts["prompts"] == {"query": "seven green hills: ", "document": "the lake: "}
     assert (facts["dim"], facts["default_prompt_name"], facts["dtype"]) == (16, None, "bfloat16")
-    # bfloat16 moves the vectors by more than verify's tolerance.
-    assert facts["verification"]["ok"] is False
-    assert "DIFFERENT vectors" in run("info", folder, "--dtype", "bfloat16")[1]
+    assert facts["verification"]["ok"] is True  # bfloat16 moves the vectors by more than 1e-4.
+    assert facts["verification"]["max_difference"] > 1e-4
+    other = shutil.copytree(folder, tmp_path / "other")
+    weights = other / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-4000] + bytes(4000))
+    for dtype in ("float32", "bfloat16"):
+        assert "DIFFERENT vectors" in run("info", other, "--dtype", dtype)[1]
     assert "no reference vectors" in run("info", folder.parent / "bert")[1]
     assert json.loads(run("info", folder.parent / "bert", "--json")[1])["verification"] is None
 
