@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pandas
 import pytest
+import torch
 
 import sbert
 from sbert import SentenceEncoder
@@ -72,9 +74,18 @@ def chroma(model: Any) -> Vectors:
 def mteb(model: Any) -> Vectors:
     from mteb.types import PromptType
 
-    adapter = ours("mteb").MtebModel(model)
-    query = adapter.encode([{"text": [QUERY]}], prompt_type=PromptType.query)[0]
-    return adapter.encode([{"text": TEXTS[:2]}, {"text": TEXTS[2:]}], prompt_type=PromptType.document), query
+    adapter, task = ours("mteb").MtebModel(model), SimpleNamespace(name="NFCorpus", type="Retrieval")
+    options = {"task_metadata": task, "hf_split": "test", "hf_subset": "default"}
+    query = adapter.encode([{"text": [QUERY]}], prompt_type=PromptType.query, **options)[0]
+    batches = [{"text": TEXTS[:2]}, {"text": TEXTS[2:]}]
+    return adapter.encode(batches, prompt_type=PromptType.document, batch_size=32, **options), query
+
+
+def lancedb(model: Any) -> Vectors:
+    options = {"prompts": model.prompts, "device": "cpu"}
+    function = ours("lancedb").SbertFunction.create(name="sbert-mini", **options)
+    assert ours("lancedb").SbertFunction.create(truncate_dim=64, **options).ndims() == 64
+    return function.compute_source_embeddings(TEXTS), function.compute_query_embeddings(QUERY)[0]
 
 
 ADAPTERS: dict[str, Callable[[Any], Vectors]] = {
@@ -188,6 +199,33 @@ def test_a_step_of_scikit_learn_says_that_it_is_not_fitted_and_passes_its_checks
             call()
     results = check_estimator(vectors, on_fail=None)
     assert {result["status"] for result in results} == {"passed"}
+
+
+def test_mteb_knows_each_model_by_its_contents_and_finds_the_prompts_of_a_task() -> None:
+    pytest.importorskip("mteb")
+    from mteb.types import PromptType
+
+    kind = ours("mteb").MtebModel
+    model = SentenceEncoder(device="cpu", prompts={"STS": "compare: ", "NFCorpus-query": "find: ", "query": "q: "})
+    adapter = kind(model)
+    meta, plain = adapter.mteb_model_meta, kind(device="cpu").mteb_model_meta
+    facts = {"n_parameters": 9_502_080, "embed_dim": 256, "max_tokens": 256, "license": "apache-2.0"}
+    assert {name: getattr(plain, name) for name in facts} == facts
+    assert (plain.name, plain.similarity_fn_name.value) == ("sbert/sbert-mini", "cosine")
+    assert plain.revision == kind(device="cpu").mteb_model_meta.revision
+    with torch.no_grad():
+        next(model.parameters())[5] += 1  # As training does.
+    assert len({plain.revision, meta.revision, adapter.mteb_model_meta.revision}) == 3
+    for name, kind_of_task, role, prompt in (
+        ("STSBenchmark", "STS", None, "compare: "),
+        ("NFCorpus", "Retrieval", PromptType.query, "find: "),
+        ("SciFact", "Retrieval", PromptType.query, "q: "),
+        ("SciFact", "Retrieval", PromptType.document, ""),
+    ):
+        task = {"task_metadata": SimpleNamespace(name=name, type=kind_of_task), "hf_split": "test", "hf_subset": ""}
+        check_equal(adapter.encode([{"text": TEXTS}], prompt_type=role, **task), model.encode(TEXTS, prompt=prompt))
+        with pytest.raises(TypeError, match="normalise"):
+            adapter.encode([{"text": TEXTS}], prompt_type=role, normalise=True, **task)
 
 
 def test_mteb_runs_its_tasks(model: SentenceEncoder) -> None:
