@@ -17,6 +17,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -57,5 +58,12 @@ class SbertEmbedding(BaseEmbedding):
         vector: list[float] = self._model.encode_query(query).tolist()
         return vector
 
+    # In a thread, so that the event loop goes on.
     async def _aget_query_embedding(self, query: str) -> list[float]:
-        return self._get_query_embedding(query)
+        return await asyncio.to_thread(self._get_query_embedding, query)
+
+    async def _aget_text_embedding(self, text: str) -> list[float]:
+        return await asyncio.to_thread(self._get_text_embedding, text)
+
+    async def _aget_text_embeddings(self, texts: list[str]) -> list[list[float]]:
+        return await asyncio.to_thread(self._get_text_embeddings, texts)
