@@ -10,6 +10,7 @@ get the prompts that the model has for them. The docstring of each file has an e
 | LlamaIndex | ``llama_index`` | ``Settings.embed_model = SbertEmbedding(model)`` | core 0.14 |
 | Haystack | ``haystack`` | ``SbertTextEmbedder(model)``, ``SbertDocumentEmbedder(model)`` | haystack 3.4 |
 | Chroma | ``chroma`` | ``create_collection(name, embedding_function=SbertEmbeddingFunction(model))`` | chromadb 1.5 |
+| LanceDB | ``lancedb`` | ``get_registry().get("sbert").create(name=name)`` | lancedb 0.40 |
 | scikit-learn | ``sklearn`` | ``make_pipeline(SentenceVectors(model), LogisticRegression())`` | scikit-learn 1.9 |
 | MTEB | ``mteb`` | ``mteb.evaluate(MtebModel(model), tasks)`` | mteb 2.26: its 29 offline text tasks |
 | spaCy | ``spacy`` | ``nlp.add_pipe("sbert", config={"model": name})`` | spacy 3.8 |

@@ -5,6 +5,8 @@ A row needs its package; those that are not installed are skipped.
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -94,6 +96,7 @@ ADAPTERS: dict[str, Callable[[Any], Vectors]] = {
     "haystack": haystack,
     "chromadb": chroma,
     "mteb": mteb,
+    "lancedb": lancedb,
 }
 
 
@@ -101,6 +104,45 @@ ADAPTERS: dict[str, Callable[[Any], Vectors]] = {
 def test_queries_and_documents_have_the_prompts_of_the_model(package: str, model: SentenceEncoder) -> None:
     pytest.importorskip(package)
     documents, query = ADAPTERS[package](model)
+    check_equal(documents, model.encode_document(TEXTS))
+    check_equal(query, model.encode_query(QUERY))
+
+
+UNKNOWN: dict[str, Callable[[], Any]] = {
+    "langchain_core": lambda: ours("langchain").SbertEmbeddings(truncate_dimension=64),
+    "llama_index.core": lambda: ours("llama_index").SbertEmbedding(truncate_dimension=64),
+    "haystack": lambda: ours("haystack").SbertTextEmbedder(options={"truncate_dimension": 64}),
+    "chromadb": lambda: ours("chroma").SbertEmbeddingFunction(truncate_dimension=64),
+    "mteb": lambda: ours("mteb").MtebModel(truncate_dimension=64),
+    "lancedb": lambda: ours("lancedb").SbertFunction.create(truncate_dimension=64),
+    "spacy": lambda: ours("spacy").SbertComponent(truncate_dimension=64),
+    "pandas": lambda: ours("frames").embed_frame(pandas.DataFrame({"text": TEXTS}), truncate_dimension=64),
+    "numpy": lambda: ours("ray").Embed(truncate_dimension=64)({"text": np.array(TEXTS)}),
+}
+
+
+@pytest.mark.parametrize("package", UNKNOWN)
+def test_no_adapter_ignores_an_argument(package: str) -> None:
+    pytest.importorskip(package)
+    with pytest.raises(TypeError, match="truncate_dimension"):
+        UNKNOWN[package]()
+
+
+def test_the_event_loop_goes_on_while_llama_index_waits(model: SentenceEncoder) -> None:
+    pytest.importorskip("llama_index.core")
+    embedding, threads = ours("llama_index").SbertEmbedding(model), set()
+    embedding._model = SimpleNamespace(
+        encode_query=lambda text: threads.add(threading.get_ident()) or model.encode_query(text),
+        encode_document=lambda texts: threads.add(threading.get_ident()) or model.encode_document(texts),
+    )
+
+    async def all_calls() -> Any:
+        await embedding.aget_text_embedding(TEXTS[0])
+        return await embedding.aget_text_embedding_batch(TEXTS), await embedding.aget_query_embedding(QUERY)
+
+    documents, query = asyncio.run(all_calls())
+    assert threads
+    assert threading.get_ident() not in threads
     check_equal(documents, model.encode_document(TEXTS))
     check_equal(query, model.encode_query(QUERY))
 
