@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from graphlib import TopologicalSorter
+from importlib.metadata import packages_distributions, requires
 from pathlib import Path
 
 import pytest
@@ -108,6 +110,34 @@ def test_direction(graph: dict[Path, set[Path]]) -> None:
         if room(path) != room(other) and RANKS[room(path)] <= RANKS[room(other)]
     ]
     assert wrong == []
+
+
+def distributions(requirements: list[str]) -> set[str]:
+    """The names of the packages that are required in any case, as their index spells them."""
+    needed = [requirement for requirement in requirements if "extra ==" not in requirement]
+    return {re.split(r"[^\w.-]", each)[0].lower().replace("_", "-") for each in needed}
+
+
+def others(nodes: Iterable[ast.AST]) -> set[str]:
+    """The packages that statements import, without those of Python and this one."""
+    modules: list[str] = []
+    for node in nodes:
+        modules += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        modules += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+    return {name.split(".")[0] for name in modules} - {*sys.stdlib_module_names, "sbert"}
+
+
+def test_what_the_core_imports_is_declared_or_comes_with_transformers() -> None:
+    """tokenizers, safetensors and huggingface_hub do: if transformers leaves one of them out, it must be declared."""
+    settings = (PACKAGE.parent / "pyproject.toml").read_text(encoding="utf-8")
+    core, extras = settings.partition("\ndependencies = ")[2].partition("\n[project.urls]")[0].split("\n", 1)
+    declared, optional = (distributions(re.findall(r'"(\w[^"]*)"', part)) for part in (core, extras))
+    available = declared | optional | distributions(requires("transformers") or [])
+    homes = {name: distributions(found) for name, found in packages_distributions().items()}
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in FILES if room(path) != "integrations"]
+    imported = {name for tree in trees for name in others(ast.walk(tree))} - {"typing_extensions"}  # For types.
+    assert {"huggingface_hub", "safetensors", "tokenizers"} <= imported
+    assert {name for name in imported if not homes.get(name, {name.lower()}) & available} == set()
 
 
 # What other rooms import from the backends: their door, and the one file of names of transformers.
