@@ -155,6 +155,13 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
                 with reading(folder, "modules that work together"):
                     self._check_first_modules()
                     self.get_sentence_embedding_dimension()
+            other = getattr(getattr(self._reader, "_tokenizer", None), "sbert_rebuilt", None)
+            if reference is not None and other is not None:
+                ours, difference = self.tokenizer, self.verify().max_difference
+                self.tokenizer = other
+                if self.verify().max_difference >= difference:
+                    self.tokenizer = ours
+                warn(self.tokenizer.sbert_note)
 
     def _check_first_modules(self) -> None:
         for encoder in self.encoders:

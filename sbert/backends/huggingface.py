@@ -38,6 +38,24 @@ TOKENIZER_FILES += ["vocab.txt", "vocab.json", "merges.txt", "sentencepiece.bpe.
 ADAPTER_FILES = ("adapter_model.safetensors", "adapter_model.bin")
 # Maximum counts in a configuration: transformers builds as many objects before weights can be checked.
 _MOST = {"layer": 1000, "layers": 1000, "labels": 100_000}
+# Classes of tokenizers that transformers takes from tokenizer.json as it is; for others, it builds the steps anew.
+AS_IN_FILE = ("TokenizersBackend", "PreTrainedTokenizerFast")
+# What a tokenizer_config.json may say of BERT's steps, and its name in tokenizer.json.
+BERT_STEPS = {
+    "do_lower_case": "lowercase",
+    "strip_accents": "strip_accents",
+    "tokenize_chinese_chars": "handle_chinese_chars",
+}
+# Texts whose tokens show it if steps of a tokenizer differ.
+_PROBES = [
+    "The Quick BROWN Fox.",
+    "naïve café, ÀÉÎ, ñ",
+    " a boat",
+    "  b\tc\n d ",
+    "文の意味 문장 Смысл",
+    "3.14 2023 1,000,000",
+]
+_PROBES += ["def f(x): return x**2  # a_b", "don't e-mail! ½ ﬁ", "abcdefghijklmnopqrstuvwxyz 0123456789"]
 # Other values may make transformers download a kernel, which is code.
 ATTENTIONS = ("eager", "sdpa")
 
@@ -317,8 +335,17 @@ def _refuse_missing(folder: Path, missing: list[str]) -> None:
         raise UnreadableError(weights_file(folder), reason)
 
 
-def load_tokenizer(folder: Path, options: dict[str, Any]) -> PreTrainedTokenizerBase:
-    """The tokenizer in ``folder``, without the truncation and padding of its file."""
+def load_tokenizer(folder: Path, options: dict[str, Any], quiet: bool = False) -> PreTrainedTokenizerBase:
+    """The tokenizer in ``folder``, without the truncation and padding of its file.
+
+    If transformers builds one that reads texts otherwise than tokenizer.json, it is that of the file. Its
+    ``sbert_rebuilt`` is the other one, and its ``sbert_note`` says how they differ.
+
+    Args:
+        folder: The folder.
+        options: Arguments for transformers.
+        quiet: Whether the caller decides between the two, and warns.
+    """
     check_files(folder)
     settings = read_object(folder / "tokenizer_config.json", missing_ok=True)
     _refuse_other_files(settings, "fast_tokenizer_files", settings.path)
@@ -335,6 +362,8 @@ def load_tokenizer(folder: Path, options: dict[str, Any]) -> PreTrainedTokenizer
         with silence():
             kind = import_from("AutoTokenizer")
             tokenizer = kind.from_pretrained(folder, **_LOCAL, **options)
+            if tokenizer and tokenizer.is_fast and type(tokenizer).__name__ not in AS_IN_FILE:
+                tokenizer = _as_in_file(tokenizer, folder / "tokenizer.json", {**settings, **options}, options)
     except BaseException as error:
         if not is_failure(error):
             raise
@@ -344,7 +373,40 @@ def load_tokenizer(folder: Path, options: dict[str, Any]) -> PreTrainedTokenizer
     if tokenizer.is_fast:
         tokenizer.backend_tokenizer.no_truncation()
         tokenizer.backend_tokenizer.no_padding()
+    if hasattr(tokenizer, "sbert_note") and not quiet:
+        warn(tokenizer.sbert_note)
     return tokenizer
+
+
+def _as_in_file(built: Any, path: Path, stated: dict[str, Any], options: dict[str, Any]) -> Any:
+    """The tokenizer that transformers has built; if tokenizer.json gives other tokens, the one of the file.
+
+    What the settings or the caller state goes before the file, as it did when transformers took the file as it is.
+    """
+    backend, start = built.backend_tokenizer, '"added_tokens"'  # Truncation and padding come before, and are the same.
+    content = path.read_text("utf-8") if path.exists() else ""
+    if content.partition(start)[2] in ("", backend.to_str(pretty=True).partition(start)[2]):
+        return built
+    file = import_from("Tokenizer", "tokenizers").from_str(content)
+    for name, step in BERT_STEPS.items():
+        if name in stated and type(file.normalizer).__name__ == "BertNormalizer":
+            setattr(file.normalizer, step, stated[name])
+    if "add_prefix_space" in stated and type(file.pre_tokenizer).__name__ == "ByteLevel":
+        file.pre_tokenizer.add_prefix_space = stated["add_prefix_space"]
+    if not {stated.get("add_bos_token"), stated.get("add_eos_token")} <= {None}:
+        file.post_processor = backend.post_processor
+    rows = zip(_PROBES, backend.encode_batch(_PROBES), file.encode_batch(_PROBES), strict=True)
+    text, theirs, ours = next((row for row in rows if row[1].ids != row[2].ids), ("", None, None))
+    if theirs is None:
+        return built
+    kind, options = import_from("PreTrainedTokenizerFast"), {**built.special_tokens_map, **options}
+    taken = kind.from_pretrained(path.parent, tokenizer_object=file, **_LOCAL, **options)
+    differs = f"{type(built).__name__} of transformers reads {text!r} as {theirs.tokens!r:.200}, and {path} as"
+    call = f"for the other, set model.tokenizer = AutoTokenizer.from_pretrained({str(path.parent)!r})"
+    taken.sbert_rebuilt, taken.sbert_note = built, f"{differs} {ours.tokens!r:.200}; the file is used; {call}"
+    by_vectors = taken.sbert_note.replace("; the file is", "; the first is, as the reference vectors say,")
+    built.sbert_note = by_vectors.replace(" AutoTokenizer", " PreTrainedTokenizerFast")
+    return taken
 
 
 # ----------------------------------------------------- models whose folders name code that transformers has by now

@@ -220,14 +220,10 @@ _SPECIAL = {
     name: f"[{name[:-6].upper()}]" for name in ("unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 }
 # For these, transformers builds the steps of BERT from the vocabulary; for others it uses those of the file.
-_REBUILT, _TAKEN = ("BertTokenizer", "BertTokenizerFast", None), ("TokenizersBackend", "PreTrainedTokenizerFast")
+_REBUILT, _TAKEN = ("BertTokenizer", "BertTokenizerFast", None), huggingface.AS_IN_FILE
 # What a tokenizer_config.json may say beside the names of special tokens: of BERT's steps, which are compared with
 # the file's own; what changes no text's ids; and what changes none while it is empty.
-_STEPS = {
-    "do_lower_case": "lowercase",
-    "strip_accents": "strip_accents",
-    "tokenize_chinese_chars": "handle_chinese_chars",
-}
+_STEPS = huggingface.BERT_STEPS
 _NOTES = {
     *("tokenizer_class", "name_or_path", "backend", "is_local", "local_files_only", "do_basic_tokenize"),
     *("model_max_length", "padding_side", "truncation_side", "truncation_strategy", "max_length", "stride"),

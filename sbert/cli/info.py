@@ -29,6 +29,7 @@ def run(arguments: argparse.Namespace) -> None:
         "modules": [" ".join(repr(module).split()) for module in model],
         "dim": model.get_sentence_embedding_dimension(),
         "max_seq_length": model.max_seq_length,
+        "tokenizer": getattr(getattr(model[0], "_tokenizer", None), "sbert_note", "as in its file"),
         "similarity": model.similarity_fn_name,
         "language": model.language,
         "prompts": model.prompts,

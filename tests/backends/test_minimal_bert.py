@@ -218,6 +218,7 @@ UNUSUAL: dict[str, list[Edit]] = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:BertTokenizer of transformers reads:UserWarning")
 @pytest.mark.parametrize("name", UNUSUAL)
 def test_transformers_judges_what_is_unusual(name: str, tmp_path: Path) -> None:
     bert(tmp_path)

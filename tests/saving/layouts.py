@@ -28,14 +28,14 @@ def change(path: Path, **values: Any) -> Path:
     return write(path.parent, {path.name: {**json.loads(path.read_text(encoding="utf-8")), **values}})
 
 
-def change_layout(layout: Layout, file: str, **values: Any) -> Layout:
-    """A layout with other values in one of its files."""
+def as_its_class_writes_it(family: str, kind: str, folder: Path) -> Path:
+    """A folder of a family whose tokenizer.json has the steps that transformers builds for a class."""
+    from transformers import AutoTokenizer
 
-    def make(folder: Path) -> Path:
-        change(layout(folder) / file, **values)
-        return folder
-
-    return make
+    change(build(family, folder) / "tokenizer_config.json", tokenizer_class=kind)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer.backend_tokenizer.save(str(folder / "tokenizer.json"), pretty=False)
+    return folder
 
 
 def replace_files(layout: Layout, **files: Any) -> Layout:
@@ -298,8 +298,5 @@ LAYOUTS: dict[str, Layout] = {
     "decoder in both directions": partial(decoder, architectures=["Qwen3ForCausalLM"], is_causal=False),
     "truncated on the left": replace_files(minilm, transformer=limits(12, tokenizer_args={"truncation_side": "left"})),
     "limit of the tokenizer": replace_files(minilm, transformer=limits(None, processor_kwargs={"model_max_length": 9})),
-    **{
-        name: change_layout(partial(build, family), "tokenizer_config.json", tokenizer_class=name)
-        for family, name in NAMED.items()
-    },
+    **{name: partial(as_its_class_writes_it, family, name) for family, name in NAMED.items()},
 }
