@@ -55,10 +55,12 @@ def read_columns(
             problem = ", ".join(map(str, row)) if isinstance(row, Mapping) else f"a {type(row).__name__}"
             missing = next(key for key in keys if not isinstance(row, Mapping) or key not in row)
             raise ValueError(f"{name}, row {number}: no {missing!r} in {problem}; all rows must have the same keys")
-    columns, own_names = [], []
+    columns, own_names = list[Any](), list[Any]()
     for key in layout.columns:
         values = [row[key] for row in rows]
-        spread = _spread(values, name, uneven) if loss.more is not None and is_list(values[0]) else [values]
+        # The first text of a row is one text: what has lists there are batches.
+        is_spread = columns and loss.more is not None and is_list(values[0])
+        spread = _spread(values, name, uneven) if is_spread else [values]
         columns += spread
         own_names += [key] * len(spread)
     names = [(name_in_loss,) for name_in_loss in loss.names(len(columns))]
@@ -93,7 +95,8 @@ def _check_texts(values: Iterable[Any], column: int, loss: Signature, name: str)
     for number, text in enumerate(values):
         if not isinstance(text, str):
             problem = f"{name}, row {number}: column {column} holds {text!r:.40} of type {type(text).__name__}"
-            raise TypeError(f"{problem}, but {loss.name} takes text; pass only str")
+            hint = ", a row for each text, and no batches" if is_list(text) else ""
+            raise TypeError(f"{problem}, but {loss.name} takes text; pass only str{hint}")
 
 
 def _check_documents(values: list[Any], loss: Signature, name: str) -> None:

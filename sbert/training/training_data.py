@@ -143,6 +143,8 @@ class TrainingData:
         pairs: bool = False,
         negatives: int | None = None,
     ) -> None:
+        if hasattr(data, "collate_fn"):
+            raise TypeError(f"{name} is a {type(data).__name__}, which gives batches, not rows; pass its dataset")
         signature = Signature.of(loss)
         self.negatives: int | None = negatives
         self.name: str = name

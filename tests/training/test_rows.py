@@ -330,3 +330,19 @@ def test_negatives_that_cannot_be_drawn(model: Any) -> None:
     uneven = [*rows[:1], {"anchor": "a", "positive": "b", "negatives": ["c"]}]
     with pytest.raises(ValueError, match="pass as many in every row, or set negatives="):
         Trainer(model, uneven, MultipleNegativesRankingLoss())
+
+
+def test_batches_are_no_rows() -> None:
+    """What a DataLoader collates would be a row of many columns: the positive of an anchor the next anchor."""
+    loader = torch.utils.data.DataLoader(pairs(8, False), batch_size=4)  # type: ignore[arg-type, var-annotated]
+    named = [{"anchor": ["a", "b"], "positive": ["c", "d"]}]
+
+    def spread(*sentences: Tensor) -> Tensor:
+        return sentences[0].sum()
+
+    for loss in (MultipleNegativesRankingLoss(), ranking, spread):
+        with pytest.raises(TypeError, match="data is a DataLoader, which gives batches, not rows; pass its dataset"):
+            TrainingData(loader, loss)
+        for batches in (list(loader), [tuple(batch) for batch in loader], *([named] if loss is not spread else [])):
+            with pytest.raises(TypeError, match=r"column 0 holds .* takes text; .* for each text, and no batches"):
+                TrainingData(batches, loss)
