@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from sbert.backends.huggingface import find_adapters
-from sbert.inputs.devices import inference_dtype
+from sbert.inputs.arguments import warn
+from sbert.inputs.devices import SLOW_BFLOAT16, inference_dtype, multiplies_bfloat16
 from sbert.losses.signature import Loss
 from sbert.modules import Dense, Transformer
 from sbert.training.config import TrainingConfig
@@ -151,11 +152,12 @@ def match_names(patterns: Iterable[str], names: Sequence[str], setting: str) -> 
         {'0.weight': '0.*', '0.bias': '*.bias'}
     """
     last = {}
-    for pattern in patterns:
+    for pattern in [patterns] if isinstance(patterns, str) else patterns:
         matches = [name for name in names if fnmatchcase(name, str(pattern))]
         if not matches:
             some = f"the {len(names)} weights, such as {', '.join(names[:3])}"
-            raise ValueError(f"{setting}: {pattern!r} matches none of {some}")
+            parts = any(str(pattern) in name for name in names) * f"; for parts of names, pass '*{pattern}*'"
+            raise ValueError(f"{setting}: the pattern {pattern!r} matches none of {some}{parts}")
         last.update(dict.fromkeys(matches, pattern))
     return last
 
@@ -185,6 +187,9 @@ def create_optimizer(config: TrainingConfig, weights: Weights) -> torch.optim.Op
         optimizer = kind(groups)
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise TypeError(f"optimizer= returned {type(optimizer).__name__}; return a torch.optim.Optimizer of the groups")
+    computes_in_bfloat16 = "Muon" in type(optimizer).__name__ and weights.device.type == "cpu"
+    if computes_in_bfloat16 and not multiplies_bfloat16():
+        warn(f"{SLOW_BFLOAT16}, in which {type(optimizer).__name__} computes; use AdamW here")
     for group in optimizer.param_groups:
         group["peak"] = group["lr"]
     return optimizer

@@ -21,6 +21,7 @@ from sbert.losses import (
     SoftmaxLoss,
 )
 from sbert.training import Ranks, Signature, TrainingBatch, TrainingData
+from sbert.training import weights as weights_of_training
 from sbert.training.sampling import in_order
 from sbert.training.weights import Weights
 from tests import small
@@ -356,7 +357,11 @@ def nothing(rows: TrainingData, batch_size: int, generator: np.random.Generator)
         ({"batch_size": 0}, "batch_size=0 is too small; pass at least 1"),
         ({"epochs": 2, "steps": 10}, "epochs and steps both say how long"),
         ({"warmup": 2.0}, "warmup=2.0 is not a fraction of the steps; pass 0.0 to 1.0, or an int of steps"),
-        ({"freeze": ["bert.*"]}, r"freeze: 'bert\.\*' matches none of the \d+ weights, such as 0\.auto_model"),
+        (
+            {"freeze": ["bert.*"]},
+            r"freeze: the pattern 'bert\.\*' matches none of the \d+ weights, such as 0",
+        ),
+        ({"freeze": "embeddings"}, r"the pattern 'embeddings' matches none of .*; for parts .* pass '\*embeddings\*'"),
         ({"freeze": ["*"]}, "nothing is trained"),
         ({"learning_rates": {"*": 0}}, r"learning_rates\['\*'\]=0 is not positive; pass a number above 0"),
         ({"warmup": 0, "schedule": lambda _: None}, "what schedule returned is None; pass a number"),
@@ -414,3 +419,14 @@ def test_an_unknown_argument_names_the_nearest(model: SentenceEncoder) -> None:
     for function, options, words in calls:
         with pytest.raises(TypeError, match=words):
             function(**options)
+
+
+class Muonlike(torch.optim.SGD):
+    """In place of an optimizer that computes in bfloat16."""
+
+
+def test_an_optimizer_in_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says so where the processor has no such arithmetic."""
+    monkeypatch.setattr(weights_of_training, "multiplies_bfloat16", lambda: False)
+    with pytest.warns(UserWarning, match="no bfloat16 arithmetic.*, in which Muonlike computes; use AdamW here"):
+        fit(tiny(), pairs(8), regression, steps=1, optimizer=Muonlike)
