@@ -62,8 +62,9 @@ def tensor_of(array: Array | Tensor) -> Tensor:
         return array
     if array.dtype not in (np.float16, np.float32, np.float64, np.int8, np.uint8):
         array = array.astype(np.float32)
-    if not (array.flags.c_contiguous and array.flags.writeable and array.dtype.isnative):
-        # torch.from_numpy warns about read-only arrays.
+    # torch.from_numpy warns about read-only arrays. One row reversed is contiguous for NumPy, but not for torch.
+    is_plain = array.flags.c_contiguous and array.flags.writeable and array.dtype.isnative
+    if not is_plain or min(array.strides, default=0) < 0:
         array = np.array(array, array.dtype.newbyteorder("="), order="C")
     return torch.from_numpy(array)
 

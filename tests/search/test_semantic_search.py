@@ -242,3 +242,12 @@ def test_a_file_that_is_not_there_or_empty(tmp_path: Path) -> None:
         semantic_search(np.ones(3), path)
     np.save(path, np.empty((0, 3)))
     assert semantic_search(np.ones(3), path).indices.shape == (1, 0)
+
+
+def test_vectors_in_reverse_order() -> None:
+    """One row reversed is contiguous for NumPy, and nothing for torch."""
+    vectors = np.random.default_rng(0).normal(size=(5, 4)).astype(np.float32)
+    for queries in (vectors[:1][::-1], vectors[::-1], vectors[:1, ::-1]):
+        found = semantic_search(queries, vectors[::-1])
+        expected = semantic_search(queries.copy(), vectors[::-1].copy())
+        assert all(map(np.array_equal, found, expected))
