@@ -8,6 +8,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from importlib.resources import files
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,7 +48,7 @@ class BM25:
             that "cats" finds "cat". Default: words as they are, for any language.
 
     Raises:
-        ImportError: If a language is given, and bm25s, which has the stop words, or PyStemmer is not installed.
+        ImportError: If a language is given, and PyStemmer is not installed.
         ValueError: If the language is unknown.
 
     References:
@@ -302,7 +303,7 @@ def terms_of(text: str, language: str | None) -> list[str]:
     """The terms of a text. With a language, its stop words are left out and its words are stemmed.
 
     Raises:
-        ImportError: If bm25s, which has the stop words, or PyStemmer is not installed.
+        ImportError: If PyStemmer is not installed.
         ValueError: If the language is unknown.
 
     Example:
@@ -318,14 +319,10 @@ def terms_of(text: str, language: str | None) -> list[str]:
 
 
 def _new_terms(language: str) -> _Terms:
-    with require(f"language={language!r}", "bm25s and PyStemmer", "search", "pass language=None"):
+    with require(f"language={language!r}", "PyStemmer", "search", "pass language=None"):
         import Stemmer
-        from bm25s import stopwords
-    stemmed = Stemmer.algorithms()
-    stop_words = {
-        name.removeprefix("STOPWORDS_").lower(): words for name, words in vars(stopwords).items() if name.isupper()
-    }
-    stop_words["english"] = stop_words.pop("en_plus")
-    del stop_words["en"]  # A shorter list, which finds less.
+    lines = (files("sbert.search.index") / "stop_words.txt").read_text(encoding="utf-8").splitlines()
+    stop_words, stemmed = dict(line.split(": ") for line in lines), Stemmer.algorithms()
     check_choice("language", language, sorted({*stop_words, *stemmed}))
-    return _Terms(stop_words.get(language, ()), Stemmer.Stemmer(language).stemWord if language in stemmed else None)
+    stem = Stemmer.Stemmer(language).stemWord if language in stemmed else None
+    return _Terms(stop_words.get(language, "").split(), stem)
