@@ -80,7 +80,7 @@ another one, or None for words as they are.
 
 Types are those of JSON: ``1`` and ``1.0`` are the same number, and neither is ``True`` or ``"1"``. Strings are compared
 character by character, so dates as ``"2031-05-01"`` are in their order. A document whose value is of another type is no
-match. What could match no document at all is an error: an unknown operator, a field that no document has, a string
+match. What could match no document at all is an error: an unknown operator, a misspelt field, a string
 where all values are numbers. For all else, pass a function of the metadata.
 
 >>> index = HybridIndex(model)

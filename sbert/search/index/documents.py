@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import reprlib
@@ -98,7 +99,9 @@ class Documents:
             self._connection = sqlite3.connect(
                 address, timeout=_PATIENCE, isolation_level=None, check_same_thread=False, uri=self.path is not None
             )
-            self.close = weakref.finalize(self, self._connection.close)
+            # What a forked child inherits would end the transaction of its parent if it were closed, or freed.
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
+            self.close = weakref.finalize(self, _close, self._connection, os.getpid())
             self._connection.execute("PRAGMA secure_delete = ON")  # Removed texts do not stay in the file.
         except sqlite3.DatabaseError as error:
             raise self._explain(error) from error
@@ -184,6 +187,11 @@ def _identify(path: Path) -> tuple[int, int] | None:
     return None if status is None else (status.st_dev, status.st_ino)
 
 
+def _close(connection: sqlite3.Connection, process: int) -> None:
+    if os.getpid() == process:
+        connection.close()
+
+
 def _create(connection: sqlite3.Connection, about: dict[str, Any]) -> None:
     for statement in _SCHEMA:
         connection.execute(statement)
@@ -210,16 +218,16 @@ def metadata_json(metadata: Iterable[Mapping[str, Any]], count: int) -> list[byt
         same = False
         with suppress(TypeError, ValueError, RecursionError):
             notes.append(as_json(entry))
-            same = isinstance(entry, dict) and not _is_deep(entry) and json.loads(notes[-1]) == entry
-        if not same:
-            reason = f"is not a dict that JSON can hold, of at most {_DEPTH} levels; pass str as keys, and flatten it"
-            raise ValueError(f"metadata[{row}]={reprlib.repr(entry):.60} {reason}")
+            same = isinstance(entry, dict) and not is_deep(entry) and json.loads(notes[-1]) == entry
+        if not same or any(key.startswith("$") for key in entry):  # What ``where=`` takes for operators.
+            reason = f"is not a dict that JSON can hold, of at most {_DEPTH} levels; pass str as keys, without a $"
+            raise ValueError(f"metadata[{row}]={reprlib.repr(entry):.60} {reason} in front, and flatten it")
     if len(notes) != count:
         raise ValueError(f"{len(notes)} metadata and {count} documents were given; pass one dict for each document")
     return notes
 
 
-def _is_deep(value: object, levels: int = _DEPTH) -> bool:
+def is_deep(value: object, levels: int = _DEPTH) -> bool:
     """Whether lists and dicts are nested deeper than so many levels."""
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
-    return inner is not None and (not levels or any(_is_deep(part, levels - 1) for part in inner))
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else None
+    return inner is not None and (not levels or any(is_deep(part, levels - 1) for part in inner))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import operator
+import reprlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from sbert.inputs.arguments import nearest_argument
+from sbert.search.index.documents import is_deep
 from sbert.search.index.index_folder import Mask
 
 Metadata = dict[str, Any]
@@ -29,12 +31,14 @@ def parse_where(where: Where) -> Filter:
     Raises:
         TypeError: If it is neither a dict nor a function, or an operator does not take a value of this type.
         ValueError: If an operator is unknown; the message names the nearest known one. From the filter: if no metadata
-            have a field, or its values are of other types than what it is compared with.
+            have a field, but one with a similar name; or its values are of other types than what it is compared with.
     """
     if callable(where):
         return lambda metadata: np.array([bool(where(entry)) for entry in metadata], bool)
     if not isinstance(where, Mapping):
         raise TypeError(f"where is of type {type(where).__name__}; pass a dict or a function of the metadata")
+    if is_deep(where):
+        raise ValueError(f"where={reprlib.repr(where):.60} is nested deeper than any metadata; write it flatter")
     return _join(np.logical_and, [_parse_entry(name, value) for name, value in where.items()])
 
 
@@ -50,7 +54,7 @@ def _parse_entry(name: object, value: object) -> Filter:
         if not isinstance(value, (list, tuple)) or not value:
             raise TypeError(f"where[{name!r}] is {value!r:.60}; pass a list of at least one dict")
         return _join(_LOGICAL[name], [parse_where(entry) for entry in value])
-    if not value or not isinstance(value, Mapping):
+    if not isinstance(value, Mapping) or not value:
         value = {"$in" if isinstance(value, (set, frozenset)) else "$eq": value}
     return _join(np.logical_and, [_parse_condition(name, *condition) for condition in value.items()])
 
@@ -58,8 +62,7 @@ def _parse_entry(name: object, value: object) -> Filter:
 def _check_known(name: object, names: list[Any], what: str) -> None:
     if name not in names:
         nearest = nearest_argument(str(name), names)
-        others = f"pass one of {', '.join(names[:20])}" if names else "they have no metadata"
-        meant = f"did you mean {nearest!r}?" if nearest else others
+        meant = f"did you mean {nearest!r}?" if nearest else f"pass one of {', '.join(names[:20])}"
         raise ValueError(f"where: {name!r:.60} is no {what}; {meant}")
 
 
@@ -71,13 +74,13 @@ def _parse_condition(field: Any, name: str, operand: Any) -> Filter:
         expected = "a list of values" if is_in else "one value, or {'$in': [...]} for one of several"
         raise TypeError(f"{place} is {operand!r:.60}; pass {expected}")
     operands = {_check_operand(place, wanted) for wanted in (operand if is_in else [operand])}
-    kinds, compare = {kind for kind, _ in operands}, _ORDER.get(name)
+    kinds, compare, bound = {kind for kind, _ in operands}, _ORDER.get(name), next(iter(operands), (None, None))[1]
     if compare and not kinds <= {"numbers", "strings"}:
         raise TypeError(f"{place} is {operand!r:.60}; pass a number or a string")
 
     def passes(value: Any) -> bool:
         kind = _KINDS.get(type(value))
-        return kind in kinds and (compare(value, operand) if compare else (kind, value) in operands)
+        return kind in kinds and (compare(value, bound) if compare else (kind, value) in operands)
 
     def test(value: Any) -> bool:
         return any(map(passes, value)) if type(value) is list else name != "$contains" and passes(value)
@@ -103,7 +106,9 @@ def _check_operand(place: str, value: Any) -> tuple[str, Any]:
 
 def _check_field(field: Any, name: str, operand: object, kinds: set[str], metadata: list[Metadata]) -> None:
     """Raise a ValueError if no metadata have a field, or if all its values are of other kinds than the operand."""
-    _check_known(field, list({name: None for entry in metadata for name in entry}), "field of any document")
+    names = list({name: None for entry in metadata for name in entry})
+    if nearest_argument(str(field), names):  # Else the last document with it may be gone.
+        _check_known(field, names, "field of any document")
     present = set()
     for value in (entry[field] for entry in metadata if field in entry):
         prefix, parts = ("lists of ", value) if isinstance(value, list) else ("", [value])

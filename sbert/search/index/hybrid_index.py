@@ -102,7 +102,7 @@ class HybridIndex:
             return identity in self._follow().ids
 
     def close(self) -> None:
-        """Close the folder."""
+        """Close the folder; what a forked child has inherited stays open there, as it belongs to the parent."""
         self._documents.close()
 
     # ---------------------------------------------------------------------------------------------------- changes
@@ -262,7 +262,7 @@ class HybridIndex:
         Raises:
             OSError: If another process is busy with the folder for two minutes.
             TypeError: If a query is not a str, or ``where``, a value in it, or ``rerank`` is of another type.
-            ValueError: If an argument does not fit; if ``where`` has an unknown operator, a field that no document has,
+            ValueError: If an argument does not fit; if ``where`` has an unknown operator, a misspelt field,
                 or a value of a type that the field never has; or if the folder is damaged.
         """
         k = check_count("top_k", top_k)
@@ -278,7 +278,7 @@ class HybridIndex:
         vectors = None if by == "lexical" else np.asarray(self.model.encode_query(asked), np.float32)
         with self._lock, self._documents.transaction():
             loaded = self._follow(lexical=by != "dense")
-            allowed = None if chosen is None else loaded.find_allowed(chosen)
+            allowed = None if chosen is None else chosen(loaded.metadata)[loaded.kinds]  # (documents,)
             hits = []
             deepest = max(depth, CANDIDATES) if by == "hybrid" else depth
             if by != "dense" and loaded.bm25 is not None:

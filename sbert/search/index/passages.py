@@ -15,7 +15,6 @@ from sbert.search.exact.comparison import Norms, search_blocks
 from sbert.search.exact.semantic_search import scores_of_rows
 from sbert.search.index.bm25 import BM25
 from sbert.search.index.documents import DocumentRecord, Documents
-from sbert.search.index.filters import Filter
 from sbert.search.index.index import IndexHits
 from sbert.search.index.index_folder import Id, Ids, Mask, Positions
 
@@ -80,6 +79,10 @@ class Passages:
         numbers = np.array([self.rows, self.crcs, self.kinds, self.counts])
         self.rows, self.crcs, self.kinds, self.counts = numbers[:, chosen]
         self.ids.select(chosen)
+        used, self.kinds = np.unique(self.kinds, return_inverse=True)
+        self.metadata = [self.metadata[kind] for kind in used.tolist()]
+        names = list(self._known)  # In the order of their numbers.
+        self._known = {names[kind]: number for number, kind in enumerate(used.tolist())}
 
     def _read(self, blocks: Iterator[list[DocumentRecord]], about: dict[str, Any]) -> None:
         """Append the documents of blocks."""
@@ -121,12 +124,6 @@ class Passages:
         return names, np.array([position_of[name] for name in names], np.int64)
 
     # ------------------------------------------------------------------------------------------------- searching
-
-    def find_allowed(self, chosen: Filter) -> Mask:
-        """Which documents have the metadata, (documents,)."""
-        used, flags = np.flatnonzero(np.bincount(self.kinds)), np.zeros(len(self.metadata), bool)
-        flags[used] = chosen([self.metadata[kind] for kind in used.tolist()])
-        return flags[self.kinds]
 
     def search(self, queries: Float32, k: int, allowed: Mask | None, similarity: str) -> IndexHits:
         """The best documents by their best passage; the ids of the result are their positions."""
