@@ -93,7 +93,7 @@ async def body_of(request):
     try:
         try:
             await asyncio.wait_for(receive(), options.max_seconds)
-        except asyncio.TimeoutError as error:
+        except TimeoutError as error:
             raise HTTPException(408, f"the request was not complete after {options.max_seconds:g} seconds") from error
         yield body
     finally:

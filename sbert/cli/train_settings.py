@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -101,12 +102,7 @@ def check_known(names: Iterable[str], choices: Iterable[str], where: str) -> Non
 
 def _read(path: str) -> RunSettings:
     """The settings of a file."""
-    parse: Callable[[str], Any] = json.loads
-    if not path.endswith(".json"):
-        try:
-            from tomllib import loads as parse  # type: ignore[import-not-found, no-redef, unused-ignore]
-        except ImportError as error:
-            raise ImportError(f"{path} is TOML, which Python reads from 3.11 on; write it as .json") from error
+    parse: Callable[[str], Any] = json.loads if path.endswith(".json") else tomllib.loads
     try:
         settings = parse(Path(path).read_text(encoding="utf-8"))
     except ValueError as error:

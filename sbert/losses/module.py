@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from sbert.losses.checks import Data, check_finite_labels
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
 
 class LossModule(nn.Module):
@@ -37,12 +37,6 @@ class LossModule(nn.Module):
                 reason = f"{cls.__name__} was given a model ({type(value).__name__}); a loss never sees the model"
                 raise TypeError(f"{reason}. Pass it to the trainer: Trainer(model, data, {cls.__name__}({needed}))")
         return super().__new__(cls)
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        # Python 3.10 would show the arguments of __new__.
-        signature = inspect.signature(cls.__init__)
-        cls.__signature__ = signature.replace(parameters=list(signature.parameters.values())[1:])  # type: ignore[attr-defined]
 
     # What the data must have: rows in its largest batch; and labels that differ, for the reason that stands here.
     least_rows: int = 1

@@ -15,7 +15,7 @@ from sbert.inputs.texts import Pair
 from sbert.pipeline.quantization import Codes
 
 if TYPE_CHECKING:
-    from typing_extensions import NotRequired, Unpack
+    from typing import NotRequired, Unpack
 
     from sbert.pipeline.pool import Pool
 

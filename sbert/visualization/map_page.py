@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -172,7 +172,7 @@ def parse_column(values: Sequence[Any]) -> npt.NDArray[Any]:
 def _seconds(string: str) -> int:
     """Seconds from 1970 to a date or time in ISO form; without a time zone, in UTC."""
     time = datetime.fromisoformat(string)
-    return int((time if time.tzinfo else time.replace(tzinfo=timezone.utc)).timestamp())
+    return int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp())
 
 
 def _column(name: str, values: Sequence[Any]) -> dict[str, Any]:

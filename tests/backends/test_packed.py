@@ -135,7 +135,7 @@ REASONS: dict[str, tuple[dict[str, Any], str]] = {
     "EsmModel": (ESM, r"it fails without padding \(RuntimeError: The size of tensor a"),
     "Lfm2Model": (CONV, "Lfm2Model has layers of conv"),
     "Qwen2MoeModel": (WINDOW, r"it fails without padding \(NotImplementedError: it does not tell its attention how"),
-    # The second reason is that of transformers 5.20, which Python 3.10 has.
+    # The second reason is that of transformers before 5.21.
     "Gemma2Model": (QWEN, r"its attention is set to 'eager'|it fails without padding \(NotImplementedError: attention"),
 }
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
@@ -192,10 +191,9 @@ def test_a_config_file_and_what_counts_more_than_it(folder: Path, run: Run, tmp_
     text = Path("flags", STORED).read_text("utf-8")
     Path("run.json").write_text(text.replace('"steps": 4', '"steps": 9'), encoding="utf-8")
     assert run("--config run.json --steps 4 --output file")[0] == 0
-    if sys.version_info >= (3, 11):
-        Path("run.toml").write_text(TOML.format(folder), encoding="utf-8")
-        assert run("--config run.toml --steps 4 --output toml")[0] == 0
-        assert log("toml") == log("flags")
+    Path("run.toml").write_text(TOML.format(folder), encoding="utf-8")
+    assert run("--config run.toml --steps 4 --output toml")[0] == 0
+    assert log("toml") == log("flags")
     assert log("file") == log("flags")
     assert same(load("file/final"), load("flags/final"))
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import assert_type
 
 import numpy as np
 import numpy.typing as npt
 from torch import Tensor
-from typing_extensions import assert_type
 
 from sbert import CrossEncoder, SentenceEncoder
 from sbert.functional import cos_sim, pairwise_similarity

@@ -74,7 +74,8 @@ def _parse_condition(field: Any, name: str, operand: Any) -> Filter:
         expected = "a list of values" if is_in else "one value, or {'$in': [...]} for one of several"
         raise TypeError(f"{place} is {operand!r:.60}; pass {expected}")
     operands = {_check_operand(place, wanted) for wanted in (operand if is_in else [operand])}
-    kinds, compare, bound = {kind for kind, _ in operands}, _ORDER.get(name), next(iter(operands), (None, None))[1]
+    kinds, compare = {kind for kind, _ in operands}, _ORDER.get(name)
+    bound: Any = next(iter(operands), (None, None))[1]
     if compare and not kinds <= {"numbers", "strings"}:
         raise TypeError(f"{place} is {operand!r:.60}; pass a number or a string")
 
