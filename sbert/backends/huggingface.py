@@ -396,9 +396,10 @@ def _as_in_file(built: Any, path: Path, stated: dict[str, Any], options: dict[st
     if not {stated.get("add_bos_token"), stated.get("add_eos_token")} <= {None}:
         file.post_processor = backend.post_processor
     rows = zip(_PROBES, backend.encode_batch(_PROBES), file.encode_batch(_PROBES), strict=True)
-    text, theirs, ours = next((row for row in rows if row[1].ids != row[2].ids), ("", None, None))
-    if theirs is None:
+    changed = [row for row in rows if row[1].ids != row[2].ids]
+    if not changed:
         return built
+    text, theirs, ours = changed[0]
     kind, options = import_from("PreTrainedTokenizerFast"), {**built.special_tokens_map, **options}
     taken = kind.from_pretrained(path.parent, tokenizer_object=file, **_LOCAL, **options)
     differs = f"{type(built).__name__} of transformers reads {text!r} as {theirs.tokens!r:.200}, and {path} as"

@@ -328,7 +328,8 @@ class RankNetLoss(_PairLoss):
 
         loss = mean over q and labels_i > labels_j of log(1 + exp(-sigma (s_i - s_j)))
 
-    Only the order of the labels matters. The mean is over all pairs of the batch; it is 0 if there are none.
+    Only the order of the labels matters. The logarithm is the natural one: in others, values are log2(e) = 1.44 times
+    as large. The mean is over all pairs of the batch; it is 0 if there are none.
 
     Args:
         sigma: Slope of the sigmoid.

@@ -5,6 +5,7 @@ data. Rows are tuples of texts with the label last, or dicts; ``sbert.data.read_
 frames of pandas, polars and Arrow are taken as they are.
 
 >>> import tempfile
+>>> import torch
 >>> from sbert import SentenceEncoder, Trainer, TrainingConfig
 >>> from sbert.losses import CosineSimilarityLoss
 >>> rows = [("The cat sleeps.", "A kitten is napping.", 0.9), ("The cat sleeps.", "Taxes go up.", 0.0)]
@@ -38,7 +39,9 @@ by another metric than the first.
   negative of another; ``"group_by_label"`` for the batch triplet losses; or a function, which may have a
   parameter ``epoch``: a curriculum gives easy rows first and more in each epoch. ``epochs=`` counts the rows of each.
 - **Several datasets**: ``Trainer(model, {"nli": nli, "sts": sts}, {"nli": loss, "sts": other})``, alternately or by
-  size.
+  size. The history has ``loss_nli`` and ``loss_sts`` beside ``loss``.
+- **Parts of a loss**: a function may return ``{"near": a, "far": b}``, whose sum is the loss; the history has
+  ``loss_near`` and ``loss_far``, too.
 - **Optimizers** are classes of ``torch.optim`` by name, or functions of groups of parameters: an 8-bit AdamW is
   ``optimizer=bitsandbytes.optim.AdamW8bit``, other settings are ``partial(torch.optim.AdamW, betas=(0.9, 0.98))``.
 - **bfloat16** is the default on NVIDIA GPUs that compute in it; weights, losses and the optimizer stay in float32, and
@@ -52,6 +55,18 @@ by another metric than the first.
 - **The command line**: ``sbert train --help`` explains the flags and the file that take all of this for one data set;
   ``sbert train --resume FOLDER`` goes on with a run that was stopped.
 - **Adapters**: LoRA and QLoRA have a section of their own below.
+
+A callback sees the gradients before each step of the optimizer, here their norm in each layer:
+
+>>> from sbert.training import Callback
+>>> class LayerNorms(Callback):
+...     def on_gradients(self, progress):
+...         layers = progress.model[0].auto_model.encoder.layer
+...         self.norms = [float(torch.nn.utils.get_total_norm([p.grad for p in l.parameters()])) for l in layers]
+>>> watch = LayerNorms()
+>>> history = Trainer(student, rows, CosineSimilarityLoss(), callbacks=watch).fit()
+>>> len(watch.norms) == student[0].auto_model.config.num_hidden_layers
+True
 
 A search of settings is ten lines of Optuna, or of any other program of the kind:
 
@@ -163,6 +178,7 @@ of other queries in the batch to each. ``sbert.evaluation.RerankingEvaluator`` m
 - In-batch negatives are wrong if two rows of a batch have the same answer: use ``sampler="no_duplicates"``.
   ``MultipleNegativesRankingLoss`` masks equal texts by itself; a loss of your own does not.
 - ``load_dataset`` without ``split="train"`` returns all splits. The trainer refuses those for evaluation.
+- ``gradient_checkpointing=True`` changes dropout's random numbers: the gradients are as good, and not the same bits.
 - Compare runs on development data, with more than one seed: differences of 0.5 points are often noise.
 
 The programs ``train_nli.py``, ``train_stsb.py``, ``train_triplets.py``, ``custom_loss.py`` and ``distil.py`` in the

@@ -174,6 +174,7 @@ def backward(
     scaler: torch.amp.GradScaler | None = None,
     ranks: Ranks = ALONE,
     last_pass: AbstractContextManager[object] | None = None,
+    parts: dict[str, float] | None = None,
 ) -> Tensor:
     """Compute the loss of a batch, and add its gradient to the gradient of every parameter.
 
@@ -194,6 +195,7 @@ def backward(
         scaler: Scales the gradients, for float16; its ``unscale_`` is called before they are clipped.
         ranks: The processes that share this batch.
         last_pass: Context of the last backward pass, after which the gradients are complete.
+        parts: Where the values of the parts go, by name, if the loss returns a dict of them; its value is their sum.
 
     Returns:
         The value of the loss, detached, the same on all ranks. Shape: ().
@@ -238,7 +240,7 @@ def backward(
     columns = leaf[position[batch.columns]]  # (own rows, columns, dim)
     if ranks.world > 1:
         columns = ranks.gather(columns, batch.rows)  # (rows, columns, dim)
-    value = loss(*columns.unbind(1), **batch.extras)
+    value = sum_parts(loss(*columns.unbind(1), **batch.extras), {} if parts is None else parts)
     if not isinstance(value, Tensor) or value.ndim or not value.requires_grad:
         name, kind = getattr(loss, "__name__", type(loss).__name__), repr(value)[:60]
         raise ValueError(f"{name} returned {kind}; return a scalar tensor that is computed from the columns' vectors")
@@ -246,9 +248,9 @@ def backward(
 
     gradient = torch.zeros_like(leaf) if leaf.grad is None else leaf.grad
     passes: list[AbstractContextManager[object]] = [*[nullcontext()] * (len(chunks) - 1), last_pass or nullcontext()]
-    parts = torch.split(gradient, sizes)
+    of_chunks = torch.split(gradient, sizes)
     for run, rows, state, output, of_chunk, context in zip(
-        encoders, chunks, states, outputs, parts, passes, strict=True
+        encoders, chunks, states, outputs, of_chunks, passes, strict=True
     ):
         if output is None:
             present = get_random_state(device)
@@ -281,6 +283,14 @@ def _plan(
     return chunks, encoders, torch.from_numpy(np.argsort(np.concatenate(chunks))).to(device)
 
 
+def sum_parts(value: Any, parts: dict[str, float]) -> Any:
+    """What a loss has returned; if that is a dict of parts, their sum, and the value of each is added to ``parts``."""
+    if not isinstance(value, Mapping):
+        return value
+    parts.update({name: part.item() for name, part in value.items()})
+    return sum(value.values())
+
+
 @torch.no_grad()
 def compute_loss(
     model: nn.Module, loss: Callable[..., Tensor], batch: TrainingBatch, chunk_tokens: int | None
@@ -289,7 +299,7 @@ def compute_loss(
     chunks, encoders, position = _plan(model, loss, batch, chunk_tokens)
     inputs = (batch.tokens.batch(rows).to(batch.columns.device) for rows in chunks)
     parts = [encoder(tokens).float() for encoder, tokens in zip(encoders, inputs, strict=True)]
-    return float(loss(*torch.cat(parts)[position[batch.columns]].unbind(1), **batch.extras))
+    return float(sum_parts(loss(*torch.cat(parts)[position[batch.columns]].unbind(1), **batch.extras), {}))
 
 
 @contextmanager

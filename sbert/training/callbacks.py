@@ -28,8 +28,9 @@ class Progress:
         settings: The settings of the run, as JSON stores them.
         folder: The output folder, if there is one.
         step: Number of finished steps.
-        metrics: After a step: ``loss``, ``learning_rate``, ``gradient_norm`` and ``sentences_per_second``; after an
-            evaluation: its scores; else none.
+        metrics: After a step: ``loss``, ``loss_NAME`` of each of several data sets and of each part of a loss,
+            ``learning_rate``, ``gradient_norm`` and ``sentences_per_second``; before the step of the optimizer: the
+            losses and ``gradient_norm``; after an evaluation: its scores; else none.
         path: The folder that was written: a checkpoint, or the model of the end.
         improved: Whether the evaluation was the best so far.
         stopped: Whether the run ends after this step.
@@ -72,6 +73,9 @@ class Callback:
 
     def on_begin(self, progress: Progress) -> None:
         """Called before the first step, and before ``restore``: forget an earlier run."""
+
+    def on_gradients(self, progress: Progress) -> None:
+        """Called before each step of the optimizer, with all gradients in ``.grad``, which are only to be read."""
 
     def on_step(self, progress: Progress) -> None:
         """Called after each step."""

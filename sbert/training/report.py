@@ -15,6 +15,7 @@ from importlib.metadata import version
 from itertools import repeat
 from operator import itemgetter
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -41,13 +42,13 @@ class Log:
         output: Folder of the file ``history.jsonl``, to which every entry is added; None for no file.
         total: Total number of steps.
         done: Number of steps already done. Lines of the file after this step are removed: those steps run again.
-        losses: Those of steps before ``done`` that are not in a line yet.
+        losses: Those of steps before ``done`` that are not in a line yet, dicts by name.
         show: Whether to show a progress bar; None to decide by the terminal.
         config: The settings of the training, for the score that decides.
     """
 
     def __init__(
-        self, output: Path | None, total: int, done: int, losses: list[float], show: bool | None, config: TrainingConfig
+        self, output: Path | None, total: int, done: int, losses: list[Any], show: bool | None, config: TrainingConfig
     ) -> None:
         self.output, self.waiting, self.config = output, losses, config
         self.history: list[dict[str, Any]] = [] if output is None else _reopen(output / _FILE, done)
@@ -61,7 +62,7 @@ class Log:
 
     def count_step(self, step: int, metrics: dict[str, float], sentences: int, seconds: float) -> None:
         """Count a finished step."""
-        self.waiting.append(metrics["loss"])
+        self.waiting.append({name: value for name, value in metrics.items() if name.startswith("loss")})
         self._last = {"step": step, **metrics}
         self._sentences += sentences
         self._seconds += seconds
@@ -72,9 +73,10 @@ class Log:
     def add_steps(self) -> None:
         """Add an entry for the steps that have none, if there are any."""
         if self.waiting and self._last:
-            self._mean = sum(self.waiting) / len(self.waiting)
-            speed = round(self._sentences / self._seconds, 1)
-            self.add({**self._last, "loss": self._mean, "sentences_per_second": speed})
+            names = sorted(set().union(*self.waiting))  # A data set may have no batch in a step.
+            means = {name: fmean(losses[name] for losses in self.waiting if name in losses) for name in names}
+            self._mean, speed = means["loss"], round(self._sentences / self._seconds, 1)
+            self.add({**self._last, **means, "sentences_per_second": speed})
             self.waiting, self._sentences, self._seconds = [], 0, 0.0
 
     def add(self, entry: dict[str, Any], is_best: bool = False) -> None:
@@ -86,7 +88,8 @@ class Log:
         if "evaluation" in entry:
             self._print_evaluation(entry, is_best)
         elif self._bar is not None:
-            self._bar.set_postfix_str(f"loss {entry['loss']:.4f}", refresh=False)
+            losses = [f"{name} {value:.4f}" for name, value in entry.items() if name.startswith("loss")]
+            self._bar.set_postfix_str(", ".join(losses), refresh=False)
 
     def _print_evaluation(self, entry: dict[str, Any], is_best: bool) -> None:
         """Print some scores, that which decides first: in percent, but for losses and what is no share of 1."""

@@ -190,7 +190,7 @@ class Run:
         step_batches = list(islice(batches, config.accumulation))
         seed_step(config.seed, self.step, ranks.rank, self.device)
         try:
-            loss, sentences = self._add_gradients(step_batches)
+            losses, sentences = self._add_gradients(step_batches)
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
@@ -198,7 +198,7 @@ class Run:
             what = f"step {self.step + 1} does not fit into the memory of {self.device} ({one_line(error)})"
             raise torch.OutOfMemoryError(f"{what}; pass {remedy}") from error
         self.scaler.unscale_(self.optimizer)
-        norm = self._clip()
+        norm, loss = self._clip(), losses["loss"]
         if not math.isfinite(loss) or not (math.isfinite(norm) or self.scaler.get_scale() > 1):
             raise FloatingPointError(self._describe_failure(step_batches, loss, norm))
         for batch in step_batches:
@@ -207,6 +207,7 @@ class Run:
         factor = rate_factor(config, self.step, self.total)
         for group in self.optimizer.param_groups:
             group["lr"] = group["peak"] * factor
+        self._notify("on_gradients", metrics={**losses, "gradient_norm": norm})
         self.scaler.step(self.optimizer)  # Which leaves a step out whose gradients left the range of float16.
         self.scaler.update()
         self.weights.both.zero_grad()
@@ -216,13 +217,17 @@ class Run:
                 why = "the gradient was 0 in each of its steps so far, which teaches nothing"
                 warn(f"{name}: {why}; pass rows with more differences, or check the columns and the loss's margin")
         seconds = time.perf_counter() - started
-        metrics = {"loss": loss, "learning_rate": config.learning_rate * factor, "gradient_norm": norm}
+        metrics = {**losses, "learning_rate": config.learning_rate * factor, "gradient_norm": norm}
         self._notify("on_step", metrics={**metrics, "sentences_per_second": sentences / seconds})
         self.log.count_step(self.step, metrics, sentences, seconds)
 
-    def _add_gradients(self, batches: list[PreparedBatch]) -> tuple[float, int]:
-        """Add up the gradients of the batches on all ranks; return the mean loss and the number of sentences."""
-        loss, sentences, config, ranks = 0.0, 0, self.config, self.ranks
+    def _add_gradients(self, batches: list[PreparedBatch]) -> tuple[dict[str, float], int]:
+        """Add up the gradients of the batches on all ranks; return the mean losses and the number of sentences.
+
+        The losses are that of all batches, ``loss``; those of each of several data sets, and of each part of a loss.
+        """
+        sentences, config, ranks = 0, self.config, self.ranks
+        terms: dict[str, list[tuple[float, int]]] = {}  # Values and their numbers of rows.
         buckets = GradientBuckets(self.replicated, ranks) if ranks.world > 1 else None
         options: dict[str, Any] = {"chunk_tokens": config.chunk_tokens, "cached": config.chunk_tokens is not None}
         options |= {"dtype": self.dtype, "ranks": ranks, "scaler": self.scaler}
@@ -234,13 +239,17 @@ class Run:
             self.texts += len(inputs.tokens.truncated)
             self.truncated += int(inputs.tokens.truncated.sum())
             last_pass = buckets.overlap() if buckets is not None and batch is batches[-1] else None
-            value = backward(self.model, batch.dataset.rows.loss, inputs, weight=weight, last_pass=last_pass, **options)
-            loss += float(value) * weight
+            values: dict[str, float] = {}
+            options |= {"weight": weight, "last_pass": last_pass, "parts": values}
+            value = float(backward(self.model, batch.dataset.rows.loss, inputs, **options))
+            several = {batch.dataset.rows.name: value} if len(self.batches.datasets) > 1 else {}
+            for name, part in {"": value, **values, **several}.items():
+                terms.setdefault(f"loss_{name}" if name else "loss", []).append((part, inputs.rows))
         if buckets is not None:
             buckets.finish()
             heads = [parameter for parameter in self.weights.heads.parameters() if parameter.requires_grad]
             GradientBuckets(heads, ranks).finish(mean=True)
-        return loss, sentences
+        return {name: sum(v * n for v, n in both) / sum(n for _, n in both) for name, both in terms.items()}, sentences
 
     def _clip(self) -> float:
         """Scale the gradients down to the maximum norm; return the norm before that."""

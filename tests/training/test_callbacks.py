@@ -10,10 +10,12 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
+from torch import Tensor
 
 from sbert.training import Callback, EarlyStopping, Progress, TensorBoard, WandB, checkpoint
 from tests.children import run_in_child
-from tests.training.helpers import Kill, fit, pairs, ranking, tiny
+from tests.training.helpers import Kill, fit, pairs, ranking, same_weights, tiny
 
 ROWS = pairs(8, False)
 
@@ -135,3 +137,40 @@ def test_packages_that_are_missing_are_named(package: str, tracker: Callback, mo
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(ImportError, match=f"needs {package.rpartition('.')[2]}; run: pip install"):
         fit(tiny(), ROWS, ranking, steps=1, callbacks=tracker)
+
+
+def test_parts_of_a_loss_and_losses_of_data_sets(tmp_path: Path) -> None:
+    """They are those of the plain sum; means of the same steps; and go on after a resume."""
+
+    def parts(anchor: Tensor, positive: Tensor) -> Any:
+        return {"near": ranking(anchor, positive), "norm": anchor.square().mean()}
+
+    data, losses = {"a": ROWS, "b": pairs(12, False)[8:]}, {"a": parts, "b": ranking}
+    options: dict[str, Any] = {"batch_size": 2, "log_every": 4, "steps": 6}
+    line, last = fit(first := tiny(), data, losses, output=tmp_path / "whole", **options)
+    assert line["loss"] == pytest.approx((line["loss_a"] + line["loss_b"]) / 2)
+    assert line["loss_a"] == pytest.approx(line["loss_near"] + line["loss_norm"])
+    assert last["loss_b"] != line["loss_b"]
+    plain = fit(second := tiny(), data, {"a": lambda a, b: sum(parts(a, b).values()), "b": ranking}, **options)
+    assert [entry["loss"] for entry in plain] == pytest.approx([line["loss"], last["loss"]])
+    same_weights(first, second)
+    options |= {"output": tmp_path / "killed", "checkpoint_every": 1}
+    run_in_child(lambda: fit(tiny(), data, losses, callbacks=Kill(3), **options))
+    again = fit(tiny(), data, losses, resume=True, **options)
+    assert [entry["loss_near"] for entry in again] == [line["loss_near"], last["loss_near"]]
+    alone, evaluated = fit(tiny(), ROWS, parts, steps=1, evaluation_data=ROWS)
+    assert "loss_data" not in alone
+    assert evaluated["evaluation"]["evaluation_loss"] > 0
+
+
+def test_gradients_are_seen_before_the_step() -> None:
+    seen: list[tuple[int, float]] = []
+
+    class Watch(Callback):
+        def on_gradients(self, progress: Progress) -> None:
+            gradients = [p.grad for p in progress.model.parameters() if p.grad is not None]
+            seen.append((progress.step, float(torch.nn.utils.get_total_norm(gradients))))
+            assert progress.metrics["gradient_norm"] == pytest.approx(seen[-1][1])
+
+    fit(tiny(), ROWS, ranking, steps=2, callbacks=Watch(), max_gradient_norm=None)
+    assert [step for step, norm in seen if norm > 0] == [0, 1]
