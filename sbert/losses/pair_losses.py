@@ -162,6 +162,9 @@ class SoftmaxLoss(LossModule):
 
         loss = mean_i -log softmax(W [u_i; v_i; |u_i - v_i|] + b)[labels_i]
 
+    Class weights and label smoothing are left out: a subclass has them if its ``forward(first, second, *, labels)``
+    returns ``F.cross_entropy(self.scores(first, second), labels, weight=weights, label_smoothing=0.1)``.
+
     Args:
         dim: Dimension of the vectors.
         classes: Number of classes; labels are 0 to classes - 1.
