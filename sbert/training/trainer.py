@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from sbert.backends.huggingface import find_adapters
@@ -16,6 +17,7 @@ from sbert.inputs.devices import parse_dtype, warn_of_slow
 from sbert.losses.checks import Data, run_check
 from sbert.losses.signature import Loss, Signature
 from sbert.modules import Transformer
+from sbert.saving.codecs import check_savable
 from sbert.training.backward import preserve_random_state
 from sbert.training.batches import Batches, Dataset, check_column_settings
 from sbert.training.callbacks import Callback, EarlyStopping
@@ -155,6 +157,8 @@ class Trainer:
         if self.model.automatic_dtype and self.model.dtype.itemsize < 4 and not find_adapters(self.model):
             self.model.float()  # A folder in half precision keeps its dtype on a GPU for ``encode`` alone.
         check_dtypes(self.model, config)
+        if config.output is not None and not self.model.is_cross_encoder:
+            check_savable(chain.from_iterable(self.model.encoders))
         if not config.merge_adapters and self.model.is_cross_encoder:
             raise ValueError("merge_adapters=False is for encoders; a cross-encoder is saved with its adapters merged")
         if config.dtype == "float16" and self.model.device.type == "cpu":

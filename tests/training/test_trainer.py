@@ -410,6 +410,22 @@ def test_a_data_set_without_a_gradient_is_said_beside_others() -> None:
     assert len(caught) == 1
 
 
+class Times(torch.nn.Module):
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, vectors: torch.Tensor) -> torch.Tensor:
+        return self.factor * vectors
+
+
+def test_a_module_that_cannot_be_saved_is_said_before_the_training(tmp_path: Path) -> None:
+    model = SentenceEncoder(*tiny(), Times(2.0), device="cpu")
+    with pytest.raises(ValueError, match="Times cannot be saved without its argument 'factor'"):
+        Trainer(model, TWO, ranking, TrainingConfig(output=tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+
+
 def test_an_unknown_argument_names_the_nearest(model: SentenceEncoder) -> None:
     calls: list[tuple[Any, dict[str, Any], str]] = [
         (TrainingConfig, {"lr": 1e-3}, r"TrainingConfig\(\) takes no argument 'lr'; did you mean 'learning_rate'"),

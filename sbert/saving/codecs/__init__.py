@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from torch import nn
@@ -63,6 +63,13 @@ _BY_NAME: dict[str, type[nn.Module]] = {"Asym": Router, **{kind.__name__: kind f
 def find_codec(kind: type[nn.Module]) -> Codec:
     """The codec of a class of modules: a built-in one, or one that a user has defined."""
     return _BUILT_IN.get(kind) or make_codec(kind, dict, user_settings)
+
+
+def check_savable(modules: Iterable[nn.Module]) -> None:
+    """Raise a ValueError if one of the modules is of a class that a user has defined, and cannot be saved."""
+    for module in modules:
+        if type(module) not in _BUILT_IN:
+            user_settings(module, None)
 
 
 def type_name(kind: type[nn.Module]) -> str:
