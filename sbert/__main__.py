@@ -3,7 +3,7 @@
 import sys
 
 
-def main() -> int:
+def start() -> int:
     """Run the command line, of which Ctrl-C ends the imports, too."""
     try:
         from sbert.cli.main import main as run
@@ -14,4 +14,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(start())

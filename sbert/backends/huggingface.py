@@ -38,7 +38,7 @@ TOKENIZER_FILES += ["vocab.txt", "vocab.json", "merges.txt", "sentencepiece.bpe.
 ADAPTER_FILES = ("adapter_model.safetensors", "adapter_model.bin")
 # Maximum counts in a configuration: transformers builds as many objects before weights can be checked.
 _MOST = {"layer": 1000, "layers": 1000, "labels": 100_000}
-# Classes of tokenizers that transformers takes from tokenizer.json as it is; for others, it builds the steps anew.
+# Classes of tokenizers that transformers takes from tokenizer.json as it is; for others, it builds the steps again.
 AS_IN_FILE = ("TokenizersBackend", "PreTrainedTokenizerFast")
 # What a tokenizer_config.json may say of BERT's steps, and its name in tokenizer.json.
 BERT_STEPS = {

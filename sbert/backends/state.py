@@ -80,8 +80,7 @@ def forward(network: Any, batch: TokenBatch, plain: bool = False) -> Tensor:
         if network not in call.forwards:
             cached = cached_backend(network, call.settings) if call.settings.copies else None
             backend = None if cached is None else cached.backend
-            found = _of_module(network, call.settings, device) if backend is None else backend.forward
-            call.forwards[network] = found
+            call.forwards[network] = _of_module(network, call.settings, device) if backend is None else backend.forward
         run = call.forwards[network]
     if device.type != "cuda" or torch.compiler.is_compiling():
         return run(batch)

@@ -31,8 +31,8 @@ def default_device() -> torch.device:
 def driver_version() -> str:
     """The version of NVIDIA's driver; on other systems than Linux, the CUDA that it is for."""
     path = Path("/proc/driver/nvidia/version")
-    found = re.search(r" (\d+\.[\d.]+) ", path.read_text(encoding="utf-8") if path.exists() else "")
-    return found[1] if found else str(getattr(torch._C, "_cuda_getDriverVersion", lambda: "not found")())
+    version = re.search(r" (\d+\.[\d.]+) ", path.read_text(encoding="utf-8") if path.exists() else "")
+    return version[1] if version else str(getattr(torch._C, "_cuda_getDriverVersion", lambda: "not found")())
 
 
 def missing_kernels(device: torch.device) -> str | None:

@@ -76,9 +76,9 @@ class FastTokenizer:
         self.tokenizer = Tokenizer.from_str(described)
         # The unknown token of the model: elsewhere in a tokenizer another one may be called so.
         model: Any = tokenizer.model
-        found = _UNKNOWN.search(described) if type(model).__name__ == "Unigram" else None
+        match = _UNKNOWN.search(described) if type(model).__name__ == "Unigram" else None
         unknown = getattr(model, "unk_token", None)
-        unknown_id = found and int(found[1]) if unknown is None else model.token_to_id(unknown)
+        unknown_id = match and int(match[1]) if unknown is None else model.token_to_id(unknown)
         self.token_kinds = TokenKinds(self.tokenizer.decode_batch, unknown_id)
         self.tokenizer.no_padding()
         self.tokenizer.no_truncation()
@@ -210,10 +210,10 @@ class PairTokenizer(FastTokenizer):
         room = sum(counts) - len(ids) + self.limit
         # An odd number leaves one more token to the longer text, or to the second one of equal length.
         shorter = min(*counts, room // 2)
-        kept = (shorter, room - shorter) if counts[0] <= counts[1] else (room - shorter, shorter)
+        lengths = (shorter, room - shorter) if counts[0] <= counts[1] else (room - shorter, shorter)
         for text in (1, 0):
-            if excess := counts[text] - kept[text]:
-                start = owners.index(text) + (0 if self.truncation_side == "left" else kept[text])
+            if excess := counts[text] - lengths[text]:
+                start = owners.index(text) + (0 if self.truncation_side == "left" else lengths[text])
                 del ids[start : start + excess], types[start : start + excess]
         return ids, types, True
 

@@ -157,7 +157,8 @@ class Report(AbstractContextManager["Report"]):
         if kind is None and self.truncated and self.on_truncate == "warn":
             warn(
                 f"{self.truncated} of {self.rows} {self.what} were truncated to max_seq_length="
-                f"{self.model.max_seq_length} tokens; split them (chunk= of an index), or pass on_truncate='ignore'"
+                f"{self.model.max_seq_length} tokens; pass on_truncate='ignore' to silence, or split them (chunk= of an"
+                " index)"
             )
         if self.beyond and not self.quiet:
             half, full = (str(dtype).removeprefix("torch.") for dtype in self.beyond[1:])

@@ -229,7 +229,7 @@ def test_interrupted_while_it_is_imported(monkeypatch: pytest.MonkeyPatch, capsy
     from sbert import __main__
 
     monkeypatch.setitem(sys.modules, "sbert.cli.main", Interrupted())
-    assert __main__.main() == 130
+    assert __main__.start() == 130
     assert capsys.readouterr() == ("", "")
 
 
