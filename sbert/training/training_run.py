@@ -198,7 +198,8 @@ class Run:
             what = f"step {self.step + 1} does not fit into the memory of {self.device} ({one_line(error)})"
             raise torch.OutOfMemoryError(f"{what}; pass {remedy}") from error
         self.scaler.unscale_(self.optimizer)
-        norm, loss = self._clip(), losses["loss"]
+        norm = self._clip()
+        loss = losses["loss"]
         if not math.isfinite(loss) or not (math.isfinite(norm) or self.scaler.get_scale() > 1):
             raise FloatingPointError(self._describe_failure(step_batches, loss, norm))
         for batch in step_batches:
