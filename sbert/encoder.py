@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
@@ -148,12 +149,12 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
         self.to(device=device, dtype=weights_dtype or (self.dtype if self.dtype.itemsize == 2 and folder else None))
         adapt_half_precision(self, self.device)
         if folder is None:
-            self._check_first_modules()
+            self._check_modules()
         else:
             self.eval()
             if not fit_together(chain):  # What loads can encode.
                 with reading(folder, "modules that work together"):
-                    self._check_first_modules()
+                    self._check_modules()
                     self.get_sentence_embedding_dimension()
             other = getattr(getattr(self._reader, "_tokenizer", None), "sbert_rebuilt", None)
             if reference is not None and other is not None:
@@ -163,8 +164,12 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
                     self.tokenizer = ours
                 warn(self.tokenizer.sbert_note)
 
-    def _check_first_modules(self) -> None:
+    def _check_modules(self) -> None:
         for encoder in self.encoders:
+            for module in encoder:
+                if "features" in inspect.signature(module.forward).parameters:
+                    problem = f"{type(module).__name__} takes features, as modules of sentence-transformers do"
+                    raise TypeError(f"{problem}; take a tensor (rows, dim), or TokenEmbeddings before the pooling")
             if not isinstance(first := encoder[0], ReadsText):
                 raise TypeError(f"{type(first).__name__}, the first module, does not tokenize text; use a Transformer")
 

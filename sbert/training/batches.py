@@ -6,11 +6,13 @@ import inspect
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain, count, cycle, islice, repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from torch.utils.data import BatchSampler
 
 from sbert.distributed.ranks import ALONE, Ranks
 from sbert.inputs.arguments import nearest_argument
@@ -18,7 +20,7 @@ from sbert.inputs.prompts import by_column, column_prompts, column_routes, defau
 from sbert.losses.signature import Loss
 from sbert.training.backward import TrainingBatch, compute_loss
 from sbert.training.config import TrainingConfig
-from sbert.training.sampling import SAME_COUNT, SAMPLERS, name_of
+from sbert.training.sampling import SAME_COUNT, SAMPLERS, name_of, torch_batches
 from sbert.training.table import RowIndices
 from sbert.training.training_data import TrainingData
 
@@ -122,7 +124,7 @@ class Batches:
     datasets: Mapping[str, Dataset]
     config: TrainingConfig
     guide: SentenceEncoder | None
-    _plans: dict[int, list[PlannedBatch]] = field(default_factory=dict)  # Of the last epoch only.
+    _plans: dict[int, list[PlannedBatch]] = field(default_factory=dict)  # Of the epochs to come that were counted.
 
     def __post_init__(self) -> None:
         self.losses: dict[str, Loss] = {name: dataset.rows.loss for name, dataset in self.datasets.items()}
@@ -134,15 +136,21 @@ class Batches:
         if self.is_streamed:
             raise ValueError("a stream has no epochs; pass data with a length")
         if epoch not in self._plans:
-            self._plans = {epoch: list(self._mix(epoch))}
+            self._plans[epoch] = list(self._mix(epoch))
         return self._plans[epoch]
+
+    def _epochs(self) -> Iterator[list[PlannedBatch]]:
+        """The batches of each epoch, without end."""
+        for epoch in count():
+            yield self.plan(epoch)
+            self._plans.pop(epoch, None)
 
     def count(self, epochs: float) -> float:
         """The number of batches in so many epochs; those whose sampler may make more or fewer in each are planned."""
         if epochs <= 1 or all(dataset.config.sampler in SAME_COUNT for dataset in self.datasets.values()):
             return epochs * len(self.plan(0))
-        counts = [len(self.plan(epoch)) for epoch in reversed(range(math.ceil(epochs)))]  # Epoch 0 last, which is next.
-        return sum(counts) - counts[0] * (math.ceil(epochs) - epochs)
+        counts = [len(self.plan(epoch)) for epoch in range(math.ceil(epochs))]
+        return sum(counts) - counts[-1] * (math.ceil(epochs) - epochs)
 
     def steps(self, config: TrainingConfig) -> tuple[int, int]:
         """The number of optimizer steps, in all and of an epoch."""
@@ -188,6 +196,7 @@ class Batches:
         config, rows = self.datasets[name].config, self.datasets[name].rows
         sampler, size = config.sampler, config.batch_size
         sample: Any = SAMPLERS[sampler] if isinstance(sampler, str) else sampler
+        sample = partial(torch_batches, sample) if isinstance(sample, BatchSampler) else sample
         more = {"epoch": epoch} if "epoch" in inspect.signature(sample).parameters else {}
         plan = list(map(np.asarray, sample(rows, size, generator, **more)))
         if config.drop_last:
@@ -199,7 +208,7 @@ class Batches:
 
     def prepare(self, start: int, stop: int, ranks: Ranks) -> Iterator[PreparedBatch]:
         """The batches from number ``start`` to before ``stop``, counted over all epochs, tokenized."""
-        endless = self._mix(0) if self.is_streamed else chain.from_iterable(map(self.plan, count()))
+        endless = self._mix(0) if self.is_streamed else chain.from_iterable(self._epochs())
         for number, (name, rows, values) in enumerate(islice(endless, start, stop), start):
             dataset = self.datasets[name]
             table, positions = dataset.rows.take(rows, values)

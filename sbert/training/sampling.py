@@ -7,6 +7,8 @@ from collections import deque
 from collections.abc import Callable
 
 import numpy as np
+import torch
+from torch.utils.data import BatchSampler
 
 from sbert.inputs.arguments import warn
 from sbert.training.table import RowIndices
@@ -102,6 +104,19 @@ def group_by_label(rows: TrainingData, batch_size: int, generator: np.random.Gen
         what = f"sampler='group_by_label' leaves {left} of {len(rows)} rows out of an epoch: {alone} of them because"
         warn(f"{what} their label occurs once, and others because no row with another label is left")
     return batches
+
+
+def torch_batches(
+    sampler: BatchSampler, rows: TrainingData, batch_size: int, generator: np.random.Generator, epoch: int
+) -> list[list[int]]:
+    """The batches of a sampler of torch, of its own size; its random numbers are those of the epoch."""
+    own = getattr(sampler, "generator", None) or getattr(sampler.sampler, "generator", None)
+    with torch.random.fork_rng(devices=[]):
+        for source in filter(None, (own, torch.default_generator)):
+            source.manual_seed(int(generator.integers(2**32)))
+        if hasattr(sampler, "set_epoch"):
+            sampler.set_epoch(epoch)
+        return list(sampler)
 
 
 SAMPLERS: dict[str, Callable[[TrainingData, int, np.random.Generator], list[RowIndices]]] = {

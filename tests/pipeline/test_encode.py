@@ -255,6 +255,13 @@ def test_tokens_may_be_added(model: SentenceEncoder) -> None:
 def test_chain_errors() -> None:
     with pytest.raises(TypeError, match="pass the name or folder of a model, or modules"):
         SentenceEncoder("a", "b")
+
+    class Doubled(nn.Module):
+        def forward(self, features: dict[str, Any]) -> dict[str, Any]:
+            return features
+
+    with pytest.raises(TypeError, match=r"Doubled takes features, .*; take a tensor"):
+        SentenceEncoder(WordEmbeddings(["red"], torch.eye(1)), Pooling(), Doubled())
     with pytest.raises(TypeError, match="Pooling, the first module, does not tokenize text; use a Transformer"):
         SentenceEncoder(Pooling())
     with pytest.raises(FileNotFoundError, match=r"no/such/place does not exist; pass a model's folder"):

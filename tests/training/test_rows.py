@@ -244,8 +244,10 @@ def test_mixes() -> None:
 
 def test_incomplete_batches_are_dropped_and_samplers_know_the_epoch() -> None:
     """A curriculum: short rows first."""
+    asked = []
 
     def curriculum(rows: TrainingData, batch_size: int, generator: np.random.Generator, epoch: int) -> list[np.ndarray]:
+        asked.append(epoch)
         sizes = np.array([sum(map(len, rows.texts(row))) for row in range(len(rows))])
         known = np.argsort(sizes, kind="stable")[: len(rows) * (epoch + 1) // 2]
         order = generator.permutation(known)
@@ -256,8 +258,10 @@ def test_incomplete_batches_are_dropped_and_samplers_know_the_epoch() -> None:
     assert [[len(rows) for _, rows in trainer.epoch(epoch)] for epoch in (0, 1)] == [[4, 4], [4] * 5]
     for epochs, accumulation, steps in [(2, 1, 2 + 5), (1.4, 1, 2 + 2), (0.5, 1, 1), (2, 2, 4)]:
         config = replace(config, epochs=epochs, accumulation=accumulation)
+        asked.clear()
         history = Trainer(tiny(), pairs(22, False), ranking, config).fit(show_progress_bar=False)
         assert history[-1]["step"] == steps, "all batches of all epochs"
+        assert asked == sorted(asked), "epochs are planned in their order"
 
 
 @pytest.mark.filterwarnings("ignore:sampler='group_by_label' leaves")
