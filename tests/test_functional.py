@@ -17,7 +17,6 @@ GIVEN = torch.tensor([[3.0, 4.0], [1.0, -2.0]])
 OTHERS = torch.tensor([[0.0, 0.0], [3e-30, 4e-30], [3e30, 4e30]])
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit.trace:DeprecationWarning")
 @pytest.mark.parametrize("function", [directions, in_range])
 def test_a_recorded_function_takes_other_values(function: Callable[[Tensor], Tensor]) -> None:
     class Module(torch.nn.Module):

@@ -289,7 +289,6 @@ def test_token_embeddings_are_checked(tmp_path: Path) -> None:
         model.encode(["a"], output_value="token_embeddings")
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Of torch.jit.
 def test_a_scripted_module_is_in_eval_mode_as_well() -> None:
     dropout = torch.jit.script(nn.Dropout(0.5))
     model = SentenceEncoder(WordEmbeddings(["red", "fox"], torch.eye(2)), Pooling(), dropout, device="cpu")
