@@ -167,7 +167,8 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
     def _check_modules(self) -> None:
         for encoder in self.encoders:
             for module in encoder:
-                if "features" in inspect.signature(module.forward).parameters:
+                plain = type(module).__call__ is nn.Module.__call__
+                if plain and "features" in inspect.signature(module.forward).parameters:
                     problem = f"{type(module).__name__} takes features, as modules of sentence-transformers do"
                     raise TypeError(f"{problem}; take a tensor (rows, dim), or TokenEmbeddings before the pooling")
             if not isinstance(first := encoder[0], ReadsText):
