@@ -110,9 +110,9 @@ def torch_batches(
     sampler: BatchSampler, rows: TrainingData, batch_size: int, generator: np.random.Generator, epoch: int
 ) -> list[list[int]]:
     """The batches of a sampler of torch, of its own size; its random numbers are those of the epoch."""
-    own = getattr(sampler, "generator", None) or getattr(sampler.sampler, "generator", None)
+    generators = [getattr(part, "generator", None) for part in (sampler, getattr(sampler, "sampler", None))]
     with torch.random.fork_rng(devices=[]):
-        for source in filter(None, (own, torch.default_generator)):
+        for source in filter(None, [*generators, torch.default_generator]):
             source.manual_seed(int(generator.integers(2**32)))
         if hasattr(sampler, "set_epoch"):
             sampler.set_epoch(epoch)

@@ -24,7 +24,7 @@ from sbert.inputs import devices
 from sbert.pipeline import self_check
 from sbert.storage.files import is_failure, is_out_of_memory
 from tests import pairs
-from tests.children import run_in_child
+from tests.children import in_child
 from tests.simulated_cuda.simulator import simulated
 from tests.simulated_cuda.test_pipeline_simulated import overflowing
 
@@ -85,15 +85,18 @@ def check_next_process(folder: Path, expected: np.ndarray, passed: int, cache: P
     return model
 
 
-def end_in_process(function: Callable[[], object]) -> int:
-    """The exit code of a forked process, or the negative number of the signal that ended it."""
+def end_in_processes(*functions: Callable[[], object]) -> list[int]:
+    """The exit codes of forked processes, one per function, or the negative numbers of the signals that ended them."""
 
-    def work() -> None:
-        with simulated(), warnings.catch_warnings():
-            warnings.simplefilter("error")
-            function()
+    def start(function: Callable[[], object]) -> int:
+        def work() -> None:
+            with simulated(), warnings.catch_warnings():
+                warnings.simplefilter("error")
+                function()
 
-    return os.waitstatus_to_exitcode(run_in_child(work))
+        return in_child(work)
+
+    return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in list(map(start, functions))]
 
 
 @pytest.mark.parametrize("kind", ["cuda", "xpu", "mps"])
@@ -201,7 +204,7 @@ def test_a_process_is_ended_during_the_check(
 ) -> None:
     with monkeypatch.context() as patches:
         patches.setattr(self_check, "compare", lambda *_: os.kill(os.getpid(), number))
-        assert end_in_process(lambda: SentenceEncoder(folder, device="cuda").encode(TEXTS)) == -number
+        assert end_in_processes(lambda: SentenceEncoder(folder, device="cuda").encode(TEXTS)) == [-number]
     assert stored(cache) == []
     check_next_process(folder, expected, 1, cache)
 
@@ -221,8 +224,7 @@ def test_two_processes_at_the_same_time(
         np.testing.assert_allclose(SentenceEncoder(folder, device="cuda").encode(TEXTS), expected, atol=0.02)
 
     monkeypatch.setattr(self_check, "compare", wait_for_both)
-    with ThreadPoolExecutor(2) as pool:
-        assert list(pool.map(end_in_process, [encode] * 2)) == [0, 0]
+    assert end_in_processes(encode, encode) == [0, 0]
     check_next_process(folder, expected, 1, cache)
 
 

@@ -31,6 +31,7 @@ DRAWN: dict[str, Any] = {
 
 @pytest.fixture(autouse=True)
 def close() -> Iterator[None]:
+    plt.close("all")  # Those of other tests.
     yield
     plt.close("all")
 
