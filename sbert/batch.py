@@ -6,13 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import chain, groupby
-from typing import Any, TypeVar
+from typing import Any, Self
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-AnyRagged = TypeVar("AnyRagged", bound="Ragged")
 # What is computed from the lengths of the rows, and stays the same for other values in the same rows.
 _OF_ROWS = ("groups", "text_size", "offsets_int32", "position_of_token", "row_of_token")
 # What is computed in inference mode serves gradients, too, later.
@@ -158,7 +157,7 @@ class Ragged:
         mask[slots] = True
         return values.view(*shape, *self.values.shape[1:]), mask.view(shape)
 
-    def to(self: AnyRagged, device: torch.device | str) -> AnyRagged:
+    def to(self, device: torch.device | str) -> Self:
         """The same rows on another device."""
         if torch.device(device) == self.values.device == self.offsets.device:
             return self
@@ -172,7 +171,7 @@ class Ragged:
         # Computed where the rows were: of the copy it would take kernels, and a synchronization with the GPU.
         return self._replace({**moved, "groups": self.groups, "text_size": self.text_size})
 
-    def _replace(self: AnyRagged, values: Mapping[str, Any]) -> AnyRagged:
+    def _replace(self, values: Mapping[str, Any]) -> Self:
         """The same rows with other tensors, and cached properties that are known already."""
         names = {field.name for field in fields(self)}
         rows = replace(self, **{name: value for name, value in values.items() if name in names})

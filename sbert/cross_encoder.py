@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from sbert import backends
 from sbert.backends import accepts, check_limit, default_limit, vocab_size
+from sbert.backends.huggingface import decide_tokenizers
 from sbert.batch import TokenBatch
 from sbert.evaluation.evaluator import Evaluate
 from sbert.inputs.arguments import check_positive, known_arguments, with_aliases
@@ -34,7 +35,7 @@ from sbert.storage.atomic import replacing
 from sbert.training import Trainer, TrainingConfig
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
+    from typing import Unpack
 
     from sbert.pipeline.pool import Pool
 
@@ -136,6 +137,7 @@ class CrossEncoder(ScorerMethods, nn.Module):
         limit = default_limit(self.auto_model, self.tokenizer)
         self.max_seq_length = limit if max_seq_length is None else max_seq_length
         self.to(device=check_device(device or default_device())).eval()
+        decide_tokenizers(self)
         adapt_half_precision(self, self.device)
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from sbert.backends import choose_backend
-from sbert.backends.huggingface import adapters_alone
+from sbert.backends.huggingface import adapters_alone, decide_tokenizers
 from sbert.batch import TokenBatch, TokenEmbeddings
 from sbert.functional import SIMILARITIES, Similarity, check_similarity, pairwise_similarity
 from sbert.inputs.arguments import check_choice, warn, with_aliases
@@ -156,13 +156,7 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
                 with reading(folder, "modules that work together"):
                     self._check_modules()
                     self.get_sentence_embedding_dimension()
-            other = getattr(getattr(self._reader, "_tokenizer", None), "sbert_rebuilt", None)
-            if reference is not None and other is not None:
-                ours, difference = self.tokenizer, self.verify().max_difference
-                self.tokenizer = other
-                if self.verify().max_difference >= difference:
-                    self.tokenizer = ours
-                warn(self.tokenizer.sbert_note)
+        decide_tokenizers(self, None if reference is None else lambda: self.verify().max_difference)
 
     def _check_modules(self) -> None:
         for encoder in self.encoders:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from importlib import import_module
@@ -47,14 +47,8 @@ BERT_STEPS = {
     "tokenize_chinese_chars": "handle_chinese_chars",
 }
 # Texts whose tokens show it if steps of a tokenizer differ.
-_PROBES = [
-    "The Quick BROWN Fox.",
-    "naïve café, ÀÉÎ, ñ",
-    " a boat",
-    "  b\tc\n d ",
-    "文の意味 문장 Смысл",
-    "3.14 2023 1,000,000",
-]
+_PROBES = ["The Quick BROWN Fox.", "naïve café, ÀÉÎ, ñ", " a boat", "  b\tc\n d ", "文の意味 문장 Смысл"]
+_PROBES += ["3.14 2023 1,000,000"]
 _PROBES += ["def f(x): return x**2  # a_b", "don't e-mail! ½ ﬁ", "abcdefghijklmnopqrstuvwxyz 0123456789"]
 # Other values may make transformers download a kernel, which is code.
 ATTENTIONS = ("eager", "sdpa")
@@ -335,16 +329,15 @@ def _refuse_missing(folder: Path, missing: list[str]) -> None:
         raise UnreadableError(weights_file(folder), reason)
 
 
-def load_tokenizer(folder: Path, options: dict[str, Any], quiet: bool = False) -> PreTrainedTokenizerBase:
+def load_tokenizer(folder: Path, options: dict[str, Any]) -> PreTrainedTokenizerBase:
     """The tokenizer in ``folder``, without the truncation and padding of its file.
 
     If transformers builds one that reads texts otherwise than tokenizer.json, it is that of the file. Its
-    ``sbert_rebuilt`` is the other one, and its ``sbert_note`` says how they differ.
+    ``sbert_rebuilt`` is the other one, and its ``sbert_note`` says how they differ, for ``decide_tokenizers``.
 
     Args:
         folder: The folder.
         options: Arguments for transformers.
-        quiet: Whether the caller decides between the two, and warns.
     """
     check_files(folder)
     settings = read_object(folder / "tokenizer_config.json", missing_ok=True)
@@ -373,9 +366,28 @@ def load_tokenizer(folder: Path, options: dict[str, Any], quiet: bool = False) -
     if tokenizer.is_fast:
         tokenizer.backend_tokenizer.no_truncation()
         tokenizer.backend_tokenizer.no_padding()
-    if hasattr(tokenizer, "sbert_note") and not quiet:
-        warn(tokenizer.sbert_note)
     return tokenizer
+
+
+def decide_tokenizers(model: Any, error: Callable[[], float] | None = None) -> None:
+    """Warn of each tokenizer of a model that transformers builds otherwise than its file, which is used.
+
+    Args:
+        model: The model.
+        error: The error of the model's reference vectors, if it has some: if it is smaller with the tokenizer of
+            transformers, that one is used.
+    """
+    for module in model.modules():
+        taken = vars(module).get("_tokenizer", vars(module).get("tokenizer"))
+        if not hasattr(taken, "sbert_rebuilt"):
+            continue
+        built = vars(taken).pop("sbert_rebuilt")
+        if error is not None:
+            of_file = error()
+            module.tokenizer = built
+            if error() >= of_file:
+                module.tokenizer = taken
+        warn(module.tokenizer.sbert_note)
 
 
 def _as_in_file(built: Any, path: Path, stated: dict[str, Any], options: dict[str, Any]) -> Any:
@@ -395,18 +407,24 @@ def _as_in_file(built: Any, path: Path, stated: dict[str, Any], options: dict[st
         file.pre_tokenizer.add_prefix_space = stated["add_prefix_space"]
     if not {stated.get("add_bos_token"), stated.get("add_eos_token")} <= {None}:
         file.post_processor = backend.post_processor
+    for reader in (backend, file):
+        reader.no_padding()
+        reader.no_truncation()
     rows = zip(_PROBES, backend.encode_batch(_PROBES), file.encode_batch(_PROBES), strict=True)
     changed = [row for row in rows if row[1].ids != row[2].ids]
     if not changed:
         return built
     text, theirs, ours = changed[0]
-    kind, options = import_from("PreTrainedTokenizerFast"), {**built.special_tokens_map, **options}
+    kind, names = import_from("PreTrainedTokenizerFast"), {"model_input_names": built.model_input_names}
+    options = {**built.special_tokens_map, **names, **options}
     taken = kind.from_pretrained(path.parent, tokenizer_object=file, **_LOCAL, **options)
-    differs = f"{type(built).__name__} of transformers reads {text!r} as {theirs.tokens!r:.200}, and {path} as"
-    call = f"for the other, set model.tokenizer = AutoTokenizer.from_pretrained({str(path.parent)!r})"
-    taken.sbert_rebuilt, taken.sbert_note = built, f"{differs} {ours.tokens!r:.200}; the file is used; {call}"
-    by_vectors = taken.sbert_note.replace("; the file is", "; the first is, as the reference vectors say,")
-    built.sbert_note = by_vectors.replace(" AutoTokenizer", " PreTrainedTokenizerFast")
+    differs = f"{type(built).__name__} of transformers reads {text!r} as {theirs.tokens!r:.200}"
+    differs += f", and {path} as {ours.tokens!r:.200}"
+    call = f".from_pretrained({str(path.parent)!r})"
+    taken.sbert_rebuilt = built
+    taken.sbert_note = f"{differs}; the file is used; for the other, set model.tokenizer = AutoTokenizer{call}"
+    fits = "the reference vectors fit the first, which is used; for the file, set model.tokenizer ="
+    built.sbert_note = f"{differs}; {fits} PreTrainedTokenizerFast{call}"
     return taken
 
 

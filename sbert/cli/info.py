@@ -25,11 +25,12 @@ def run(arguments: argparse.Namespace) -> None:
     model = load_by_options(arguments)
     dtypes = {str(parameter.dtype).removeprefix("torch.") for parameter in model.parameters()}
     count = sum(parameter.numel() for parameter in model.parameters())
+    note = getattr(getattr(model[0], "_tokenizer", None), "sbert_note", None)
     facts: dict[str, object] = {
         "modules": [" ".join(repr(module).split()) for module in model],
         "dim": model.get_sentence_embedding_dimension(),
         "max_seq_length": model.max_seq_length,
-        "tokenizer": getattr(getattr(model[0], "_tokenizer", None), "sbert_note", "as in its file"),
+        **({"tokenizer": note} if note else {}),
         "similarity": model.similarity_fn_name,
         "language": model.language,
         "prompts": model.prompts,

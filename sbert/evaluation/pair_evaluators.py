@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -14,9 +14,9 @@ from sbert.evaluation.metric_checks import check_finite_values, check_labels, ch
 from sbert.evaluation.model_vectors import Floats, ModelVectors
 from sbert.functional import SIMILARITIES, check_similarity, pairwise_similarity
 from sbert.inputs.arguments import check_number
+from sbert.inputs.texts import records_of
 from sbert.losses import SoftmaxLoss
 
-_AnyOfRows = TypeVar("_AnyOfRows", bound="_OfRows")
 # Pairs compared at a time, of which there are float64 copies, and pairs whose features are in memory together.
 _STEP, _ROWS = 4096, 16_384
 
@@ -27,14 +27,12 @@ class _OfRows(Evaluator):
     _names: ClassVar[tuple[str, ...]] = ("first", "second", "label")  # Of the readers, in the order of the arguments.
 
     @classmethod
-    def from_rows(
-        cls: type[_AnyOfRows], rows: Iterable[Mapping[str, Any] | Sequence[Any]], **options: Any
-    ) -> _AnyOfRows:
+    def from_rows(cls, rows: Iterable[Mapping[str, Any] | Sequence[Any]], **options: Any) -> Self:
         """An evaluator of the rows of a reader, such as ``read_sts``, or of tuples.
 
         Args:
             rows: Dicts with the names that the readers give (first, second and label; or anchor, positive and
-                negative), or tuples with these values in this order.
+                negative), or tuples with these values in this order; or a data frame with these columns.
             options: The other arguments of the class.
 
         Raises:
@@ -45,12 +43,13 @@ class _OfRows(Evaluator):
             >>> SimilarityEvaluator.from_rows(rows)(model)["spearman"]
             1.0
         """
-        named = [
-            row if isinstance(row, Mapping) else dict(zip((*cls._names, "more"), row, strict=False)) for row in rows
-        ]
-        for number, row in enumerate(named):
-            if set(row) != set(cls._names):
-                raise ValueError(f"rows[{number}] has {', '.join(row)}; pass rows of {', '.join(cls._names)}")
+        wanted, named = ", ".join(cls._names), []
+        for number, row in enumerate(records_of(rows)):
+            if not isinstance(row, (Mapping, tuple, list)):
+                raise TypeError(f"rows[{number}] is {row!r:.60}; pass dicts or tuples of {wanted}")
+            named.append(row if isinstance(row, Mapping) else dict(zip((*cls._names, "more"), row, strict=False)))
+            if set(named[-1]) != set(cls._names):
+                raise ValueError(f"rows[{number}] has {', '.join(named[-1])}; pass rows of {wanted}")
         return cls(*([row[name] for row in named] for name in cls._names), **options)
 
 

@@ -49,7 +49,7 @@ class MtebModel:
         self.model = load_encoder(model, **options)
         path = self.model.name_or_path or "model"
         is_on_hub = path.count("/") == 1 and not Path(path).exists()
-        self._name, self._revision = name or (path if is_on_hub else f"sbert/{Path(path).name}"), revision
+        self._name, self._revision = name or (path if is_on_hub else f"sbert/{Path(path).resolve().name}"), revision
 
     @property
     def mteb_model_meta(self) -> ModelMeta:

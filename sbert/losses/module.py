@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any, Self
 
 from torch import Tensor, nn
 
 from sbert.losses.checks import Data, check_finite_labels
 
-if TYPE_CHECKING:
-    from typing import Self
+
+def sum_parts(value: Any, parts: dict[str, float] | None = None) -> Any:
+    """What a loss has returned; if that is a dict of parts, their sum, and the value of each is added to ``parts``.
+
+    Raises:
+        ValueError: If a part is not a scalar tensor with a name.
+    """
+    if not isinstance(value, Mapping):
+        return value
+    for name, part in value.items():
+        if not (isinstance(name, str) and name and isinstance(part, Tensor) and part.ndim == 0):
+            raise ValueError(f"the loss returned the part {name!r}: {part!r:.60}; return scalar tensors by their names")
+    if parts is not None:
+        parts.update({name: part.item() for name, part in value.items()})
+    return sum(value.values())
 
 
 class LossModule(nn.Module):

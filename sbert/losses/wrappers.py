@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sbert.losses.checks import Data, check_columns, check_temperature, run_check
-from sbert.losses.module import LossModule
+from sbert.losses.module import LossModule, sum_parts
 from sbert.losses.signature import Loss, Signature
 
 
@@ -110,7 +110,7 @@ class MatryoshkaLoss(_Combination):
         for dim, weight in zip(self.dims, self.weights, strict=True):
             if vectors is not None:
                 passed["labels"] = vectors[..., :dim]
-            values.append(weight * self.losses[0](*(column[:, :dim] for column in columns), **passed))
+            values.append(weight * sum_parts(self.losses[0](*(column[:, :dim] for column in columns), **passed)))
         return torch.stack(values).sum()
 
 
@@ -173,7 +173,8 @@ class AdaptiveLayerLoss(_Combination):
         if columns[0].shape[1] % self.layers:
             raise ValueError(f"vectors of dim {columns[0].shape[1]} are not those of {self.layers} layers side by side")
         layers = list(zip(*(column.chunk(self.layers, 1) for column in columns), strict=True))
-        values = [weight * self.losses[0](*x, **passed) for x, weight in zip(layers, self.weights, strict=True)]
+        losses = [sum_parts(self.losses[0](*vectors, **passed)) for vectors in layers]
+        values = [weight * loss for weight, loss in zip(self.weights, losses, strict=True)]
         loss = values[-1] + torch.stack(values[:-1]).mean()
         if not self.kl_weight:
             return loss
@@ -218,7 +219,8 @@ class WeightedSum(_Combination):
         passed, values = self._select_extras(extras), []
         for loss, weight in zip(self.losses, self.weights, strict=True):
             taken = Signature.of(loss).by_name
-            values.append(weight * loss(*columns, **{name: passed[name] for name in passed if name in taken}))
+            value = loss(*columns, **{name: passed[name] for name in passed if name in taken})
+            values.append(weight * sum_parts(value))
         return torch.stack(values).sum()
 
     def extra_repr(self) -> str:

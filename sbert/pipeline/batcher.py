@@ -30,7 +30,7 @@ from sbert.pipeline.results import Encoded, EncodeOptions, EncodeToArray, Senten
 from sbert.storage.processes import in_child
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
+    from typing import Unpack
 
 # What belongs to a call of its own, or is not of vectors in memory.
 _REFUSED = {"chunk_size", "device", "out", "overwrite", "pool", "shard", "show_progress_bar"}

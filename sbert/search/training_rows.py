@@ -19,7 +19,7 @@ from sbert.pipeline.results import PredictOptions
 from sbert.search.exact.semantic_search import in_memory, scores_of_rows, semantic_search
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
+    from typing import Unpack
 
 # Rows whose texts a teacher scores together.
 _ROWS = 200
@@ -103,6 +103,8 @@ def mine_hard_negatives(
     for name, limit in (("min_score", min_score), ("max_score", max_score)):
         if limit is not None:
             check_threshold(limit, similarity, name)
+    if similarity == "cosine" and (margin or 0) > 2:
+        raise ValueError(f"margin={margin} exceeds 2, the largest difference of cosines; pass a smaller one, or None")
     suits = _conditions(min_score, max_score, margin, relative_margin)
     generator = None if seed is None else np.random.default_rng(check_seed(seed))
     rows = list(_check_pairs(pairs))

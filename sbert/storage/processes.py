@@ -31,6 +31,9 @@ _M_MMAP_MAX, _M_TRIM_THRESHOLD = -4, -1
 class Lock:
     """A reentrant lock that is released in a forked child if another thread of the parent held it.
 
+    Args:
+        delays_forks: Whether a fork waits until no other thread holds the lock.
+
     Example:
         >>> lock = Lock()
         >>> with lock, lock:
@@ -38,8 +41,9 @@ class Lock:
         held
     """
 
-    def __init__(self) -> None:
+    def __init__(self, delays_forks: bool = False) -> None:
         self._lock = threading.RLock()
+        self.delays_forks: bool = delays_forks
         _locks.add(self)
 
     def __enter__(self) -> None:
@@ -60,7 +64,21 @@ def _release_locks_of_others() -> None:
             lock._lock = threading.RLock()
 
 
+def _acquire_locks() -> None:
+    _forking.locks = [lock._lock for lock in list(_locks) if lock.delays_forks]
+    for lock in _forking.locks:
+        lock.acquire()
+
+
+def _release_locks() -> None:
+    for lock in _forking.locks:
+        lock.release()
+
+
+_forking = threading.local()
 in_child(_release_locks_of_others)  # Once for all: what is registered stays alive until the process ends.
+if sys.platform != "win32":
+    os.register_at_fork(before=_acquire_locks, after_in_parent=_release_locks, after_in_child=_release_locks)
 _asking = Lock()
 
 

@@ -21,6 +21,7 @@ from sbert.batch import move
 from sbert.distributed.ranks import ALONE, Ranks
 from sbert.inputs.devices import default_batch_tokens
 from sbert.inputs.prompts import column_prompts
+from sbert.losses.module import sum_parts
 from sbert.losses.signature import Signature
 from sbert.pipeline.batching import plan
 from sbert.pipeline.progress import warn_of_unreadable
@@ -240,7 +241,7 @@ def backward(
     columns = leaf[position[batch.columns]]  # (own rows, columns, dim)
     if ranks.world > 1:
         columns = ranks.gather(columns, batch.rows)  # (rows, columns, dim)
-    value = sum_parts(loss(*columns.unbind(1), **batch.extras), {} if parts is None else parts)
+    value = sum_parts(loss(*columns.unbind(1), **batch.extras), parts)
     if not isinstance(value, Tensor) or value.ndim or not value.requires_grad:
         name, kind = getattr(loss, "__name__", type(loss).__name__), repr(value)[:60]
         raise ValueError(f"{name} returned {kind}; return a scalar tensor that is computed from the columns' vectors")
@@ -283,14 +284,6 @@ def _plan(
     return chunks, encoders, torch.from_numpy(np.argsort(np.concatenate(chunks))).to(device)
 
 
-def sum_parts(value: Any, parts: dict[str, float]) -> Any:
-    """What a loss has returned; if that is a dict of parts, their sum, and the value of each is added to ``parts``."""
-    if not isinstance(value, Mapping):
-        return value
-    parts.update({name: part.item() for name, part in value.items()})
-    return sum(value.values())
-
-
 @torch.no_grad()
 def compute_loss(
     model: nn.Module, loss: Callable[..., Tensor], batch: TrainingBatch, chunk_tokens: int | None
@@ -299,7 +292,7 @@ def compute_loss(
     chunks, encoders, position = _plan(model, loss, batch, chunk_tokens)
     inputs = (batch.tokens.batch(rows).to(batch.columns.device) for rows in chunks)
     parts = [encoder(tokens).float() for encoder, tokens in zip(encoders, inputs, strict=True)]
-    return float(sum_parts(loss(*torch.cat(parts)[position[batch.columns]].unbind(1), **batch.extras), {}))
+    return float(sum_parts(loss(*torch.cat(parts)[position[batch.columns]].unbind(1), **batch.extras)))
 
 
 @contextmanager

@@ -94,9 +94,9 @@ def _spread(values: list[Any], name: str, uneven: bool) -> list[list[Any]]:
 def _check_texts(values: Iterable[Any], column: int, loss: Signature, name: str) -> None:
     for number, text in enumerate(values):
         if not isinstance(text, str):
-            problem = f"{name}, row {number}: column {column} holds {text!r:.40} of type {type(text).__name__}"
-            hint = ", a row for each text, and no batches" if is_list(text) else ""
-            raise TypeError(f"{problem}, but {loss.name} takes text; pass only str{hint}")
+            problem = f"{name}, row {number}: column {column} holds {text!r:.40}, of type {type(text).__name__}"
+            remedy = "pass a row for each text: of a DataLoader, its dataset" if is_list(text) else "pass only str"
+            raise TypeError(f"{problem}, but {loss.name} takes text; {remedy}")
 
 
 def _check_documents(values: list[Any], loss: Signature, name: str) -> None:

@@ -244,6 +244,8 @@ class Run:
             options |= {"weight": weight, "last_pass": last_pass, "parts": values}
             value = float(backward(self.model, batch.dataset.rows.loss, inputs, **options))
             several = {batch.dataset.rows.name: value} if len(self.batches.datasets) > 1 else {}
+            if both := values.keys() & self.batches.datasets.keys() if several else ():
+                raise ValueError(f"{min(both)!r} is the name of a data set and of a part of a loss; rename one of them")
             for name, part in {"": value, **values, **several}.items():
                 terms.setdefault(f"loss_{name}" if name else "loss", []).append((part, inputs.rows))
         if buckets is not None:
@@ -280,7 +282,7 @@ class Run:
         def record() -> None:
             if unusable := [name for name, score in scores.items() if not math.isfinite(score)]:
                 listed = ", ".join(f"{name}={scores[name]}" for name in unusable)
-                warn(f"the evaluator returned {listed}, which never counts as the best; check what it computes")
+                warn(f"the evaluator returned {listed}; such a score never decides which model is the best")
             best = find_best(scores, self.best, self.config)
             self.log.add({"step": self.step, "evaluation": scores}, is_best=best is not None)
             if best is not None:

@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from tokenizers import Tokenizer, normalizers, pre_tokenizers
+from torch import nn
 from transformers import AutoTokenizer
 
+from sbert import CrossEncoder
 from sbert.backends import huggingface
 from sbert.cli.main import main
 from tests.backends.test_families import FAMILIES, MORE, build, ours
@@ -91,6 +94,21 @@ def test_no_false_alarm(name: str, tmp_path: Path) -> None:
     assert not hasattr(tokenizer, "sbert_note")
 
 
+def test_the_second_text_of_a_pair_has_its_own_segment(tmp_path: Path) -> None:
+    """Also where the tokenizer of the file is taken, and after a save."""
+    folder = folder_with("bert", tmp_path / "given", "BertTokenizer", CASED)
+    with pytest.warns(UserWarning, match="of transformers reads"):
+        scorer = CrossEncoder(folder, classes=1, device="cpu", activation=nn.Identity())
+    inputs = scorer.tokenizer("a boat", "the lake", return_tensors="pt")
+    assert inputs["token_type_ids"].sum() == 3
+    with torch.no_grad():
+        expected = scorer.auto_model(**inputs).logits[0, 0]
+    assert scorer.predict([("a boat", "the lake")])[0] == pytest.approx(float(expected), abs=1e-6)
+    scorer.save(tmp_path / "saved")
+    again = CrossEncoder(tmp_path / "saved", device="cpu", activation=nn.Identity())
+    assert again.predict([("a boat", "the lake")])[0] == pytest.approx(float(expected), abs=1e-6)
+
+
 def test_reference_vectors_decide(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = folder_with("bert", tmp_path / "given", "BertTokenizer", CASED)
     with pytest.warns(UserWarning, match="the file is used"):
@@ -99,7 +117,7 @@ def test_reference_vectors_decide(tmp_path: Path, capsys: pytest.CaptureFixture[
     reference = (tmp_path / "cased/sbert_reference.json").read_text(encoding="utf-8")
     cased[0].tokenizer = AutoTokenizer.from_pretrained(folder)
     cased.save(tmp_path / "lower")
-    for text, match in ((reference, "the file is used"), (None, "the first is, as the reference vectors say, used")):
+    for text, match in ((reference, "the file is used"), (None, "the reference vectors fit the first, which is used")):
         text = text or (tmp_path / "lower/sbert_reference.json").read_text(encoding="utf-8")
         (folder / "sbert_reference.json").write_text(text, encoding="utf-8")
         with pytest.warns(UserWarning, match=match) as caught:

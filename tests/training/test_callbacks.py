@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from sbert.losses import MatryoshkaLoss, WeightedSum
 from sbert.training import Callback, EarlyStopping, Progress, TensorBoard, WandB, checkpoint
 from tests.children import run_in_child
 from tests.training.helpers import Kill, fit, pairs, ranking, same_weights, tiny
@@ -158,6 +159,13 @@ def test_parts_of_a_loss_and_losses_of_data_sets(tmp_path: Path) -> None:
     run_in_child(lambda: fit(tiny(), data, losses, callbacks=Kill(3), **options))
     again = fit(tiny(), data, losses, resume=True, **options)
     assert [entry["loss_near"] for entry in again] == [line["loss_near"], last["loss_near"]]
+    combined = MatryoshkaLoss(WeightedSum((parts, 0.5), (ranking, 1.0)), dims=[16, 8])
+    plain_sum = MatryoshkaLoss(lambda a, b: sum(parts(a, b).values()) / 2 + ranking(a, b), dims=[16, 8])
+    one, other = (fit(tiny(), ROWS, loss, steps=1)[0]["loss"] for loss in (combined, plain_sum))
+    assert one == pytest.approx(other)
+    for name, loss, words in [("near", ranking, "'near' is the name"), ("b", lambda a, b: {"": a.sum()}, "part ''")]:
+        with pytest.raises(ValueError, match=words):
+            fit(tiny(), {"a": ROWS, name: ROWS}, {"a": parts, name: loss}, steps=2)
     alone, evaluated = fit(tiny(), ROWS, parts, steps=1, evaluation_data=ROWS)
     assert "loss_data" not in alone
     assert evaluated["evaluation"]["evaluation_loss"] > 0

@@ -348,5 +348,5 @@ def test_batches_are_no_rows() -> None:
         with pytest.raises(TypeError, match="data is a DataLoader, which gives batches, not rows; pass its dataset"):
             TrainingData(loader, loss)
         for batches in (list(loader), [tuple(batch) for batch in loader], *([named] if loss is not spread else [])):
-            with pytest.raises(TypeError, match=r"column 0 holds .* takes text; .* for each text, and no batches"):
+            with pytest.raises(TypeError, match=r"column 0 holds .* takes text; pass a row for each text"):
                 TrainingData(batches, loss)

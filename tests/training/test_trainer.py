@@ -296,7 +296,7 @@ def test_the_best_model_is_written_and_comes_back_at_the_end(
 
     settings: dict[str, Any] = {"evaluate_every": 1, "checkpoint_every": 1, "log_every": 1, "metric": "spearman"}
     settings |= {"output": tmp_path / "out" if writes else None, "evaluator": evaluator, "learning_rate": 1e-3}
-    with pytest.warns(UserWarning, match="the evaluator returned spearman=nan, which never counts as the best"):
+    with pytest.warns(UserWarning, match="the evaluator returned spearman=nan; such a score never decides"):
         history = fit(model, pairs(48), regression, load_best=True, **settings)
     assert str([entry["evaluation"]["spearman"] for entry in history if "evaluation" in entry]) == "[nan, 0.9, 0.3]"
     assert torch.equal(weights(model), states[1])

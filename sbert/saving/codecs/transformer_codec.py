@@ -13,7 +13,7 @@ from sbert.backends import huggingface, load_minimal_bert, position_limit
 from sbert.inputs.arguments import warn
 from sbert.modules import Transformer
 from sbert.saving.codecs.codec import Arguments, Codec, ReadOptions
-from sbert.saving.format import REFERENCE, TRANSFORMER_CONFIGS
+from sbert.saving.format import TRANSFORMER_CONFIGS
 from sbert.storage.files import JsonObject, UnreadableError, read_object, reading, write_json
 from sbert.storage.folders import read_whole
 from sbert.storage.weight_files import half_precision_of
@@ -76,8 +76,7 @@ def _load(folder: Path, base: Path, dtype: torch.dtype, arguments: dict[str, Any
     if base != folder:
         huggingface.load_adapter(model, folder)
     has_tokenizer = any((folder / name).exists() for name in huggingface.TOKENIZER_FILES)
-    quiet = (folder / REFERENCE).exists()  # Then the encoder decides by the vectors in it.
-    return model, huggingface.load_tokenizer(folder if has_tokenizer else base, arguments["processor_kwargs"], quiet)
+    return model, huggingface.load_tokenizer(folder if has_tokenizer else base, arguments["processor_kwargs"])
 
 
 def _base_of(folder: Path, resolve: Callable[[str], Path]) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import reprlib
@@ -36,7 +35,7 @@ _PATIENCE = 120.0
 # Documents that are read in one step.
 _BLOCK = 256
 # Levels of lists and dicts in metadata: a copy takes two or three calls for each, of the 1,000 that Python allows.
-_DEPTH = 100
+DEPTH = 100
 _REMEDY = "restore the folder from a copy, or add the documents to a new one"
 
 
@@ -99,9 +98,7 @@ class Documents:
             self._connection = sqlite3.connect(
                 address, timeout=_PATIENCE, isolation_level=None, check_same_thread=False, uri=self.path is not None
             )
-            # What a forked child inherits would end the transaction of its parent if it were closed, or freed.
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
-            self.close = weakref.finalize(self, _close, self._connection, os.getpid())
+            self.close = weakref.finalize(self, self._connection.close)
             self._connection.execute("PRAGMA secure_delete = ON")  # Removed texts do not stay in the file.
         except sqlite3.DatabaseError as error:
             raise self._explain(error) from error
@@ -187,11 +184,6 @@ def _identify(path: Path) -> tuple[int, int] | None:
     return None if status is None else (status.st_dev, status.st_ino)
 
 
-def _close(connection: sqlite3.Connection, process: int) -> None:
-    if os.getpid() == process:
-        connection.close()
-
-
 def _create(connection: sqlite3.Connection, about: dict[str, Any]) -> None:
     for statement in _SCHEMA:
         connection.execute(statement)
@@ -219,15 +211,17 @@ def metadata_json(metadata: Iterable[Mapping[str, Any]], count: int) -> list[byt
         with suppress(TypeError, ValueError, RecursionError):
             notes.append(as_json(entry))
             same = isinstance(entry, dict) and not is_deep(entry) and json.loads(notes[-1]) == entry
-        if not same or any(key.startswith("$") for key in entry):  # What ``where=`` takes for operators.
-            reason = f"is not a dict that JSON can hold, of at most {_DEPTH} levels; pass str as keys, without a $"
-            raise ValueError(f"metadata[{row}]={reprlib.repr(entry):.60} {reason} in front, and flatten it")
+        if not same:
+            reason = f"is not a dict that JSON can hold, of at most {DEPTH} levels; pass str as keys, and flatten it"
+            raise ValueError(f"metadata[{row}]={reprlib.repr(entry):.60} {reason}")
+        if marked := [key for key in entry if key.startswith("$")]:
+            raise ValueError(f"metadata[{row}] has the key {marked[0]!r}, which where= reads as an operator; rename it")
     if len(notes) != count:
         raise ValueError(f"{len(notes)} metadata and {count} documents were given; pass one dict for each document")
     return notes
 
 
-def is_deep(value: object, levels: int = _DEPTH) -> bool:
+def is_deep(value: object, levels: int = DEPTH) -> bool:
     """Whether lists and dicts are nested deeper than so many levels."""
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else None
     return inner is not None and (not levels or any(is_deep(part, levels - 1) for part in inner))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from sbert.inputs.arguments import nearest_argument
-from sbert.search.index.documents import is_deep
+from sbert.search.index.documents import DEPTH, is_deep
 from sbert.search.index.index_folder import Mask
 
 Metadata = dict[str, Any]
@@ -38,7 +38,7 @@ def parse_where(where: Where) -> Filter:
     if not isinstance(where, Mapping):
         raise TypeError(f"where is of type {type(where).__name__}; pass a dict or a function of the metadata")
     if is_deep(where):
-        raise ValueError(f"where={reprlib.repr(where):.60} is nested deeper than any metadata; write it flatter")
+        raise ValueError(f"where={reprlib.repr(where):.60} has more than {DEPTH} levels; put conditions into one $and")
     return _join(np.logical_and, [_parse_entry(name, value) for name, value in where.items()])
 
 

@@ -77,7 +77,7 @@ class HybridIndex:
             "default_prompt_name": model.default_prompt_name,
         }
         self.model: SentenceEncoder = model
-        self._lock = Lock()
+        self._lock = Lock(delays_forks=True)  # A child must not inherit a transaction: SQLite would end it there.
         counts = dict.fromkeys(("change", "removals", "documents", "passages", "checksum", "next_row", "next_id"), 0)
         self._documents = Documents(None if folder is None else Path(folder), {**settings, **counts, "dim": None})
         with self._documents.transaction():
@@ -102,7 +102,7 @@ class HybridIndex:
             return identity in self._follow().ids
 
     def close(self) -> None:
-        """Close the folder; what a forked child has inherited stays open there, as it belongs to the parent."""
+        """Close the folder."""
         self._documents.close()
 
     # ---------------------------------------------------------------------------------------------------- changes
