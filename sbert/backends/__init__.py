@@ -128,12 +128,7 @@ stand in ``tests/benchmarks/README.md``, with the program that prints them
 from sbert.backends.attention import attend, has_kernel
 from sbert.backends.backend import PLAIN_REMEDY, CallSettings, InferenceCall, choose_backend
 from sbert.backends.linear import matrix_product
-from sbert.backends.minimal_bert import (
-    BertModel,
-    PlainTokenizer,
-    load_minimal_bert,
-    materialize_tokenizer,
-)
+from sbert.backends.minimal_bert import BertModel, PlainTokenizer, load_minimal_bert, materialize_tokenizer
 from sbert.backends.network import (
     accepts,
     check_limit,

@@ -223,7 +223,6 @@ _SPECIAL = {
 _REBUILT, _TAKEN = ("BertTokenizer", "BertTokenizerFast", None), huggingface.AS_IN_FILE
 # What a tokenizer_config.json may say beside the names of special tokens: of BERT's steps, which are compared with
 # the file's own; what changes no text's ids; and what changes none while it is empty.
-_STEPS = huggingface.BERT_STEPS
 _NOTES = {
     *("tokenizer_class", "name_or_path", "backend", "is_local", "local_files_only", "do_basic_tokenize"),
     *("model_max_length", "padding_side", "truncation_side", "truncation_strategy", "max_length", "stride"),
@@ -306,7 +305,7 @@ def _read_tokenizer(origin: Origin, named: str | None) -> PlainTokenizer:
     config = json.loads(files.get("tokenizer_config.json", b"{}"))
     kind = config.get("tokenizer_class") or named
     sides = {config.get("padding_side", "right"), config.get("truncation_side", "right")}
-    _require(kind in (*_REBUILT, *_TAKEN), set(config) <= {*_SPECIAL, *_STEPS, *_NOTES, *_EMPTY})
+    _require(kind in (*_REBUILT, *_TAKEN), set(config) <= {*_SPECIAL, *huggingface.BERT_STEPS, *_NOTES, *_EMPTY})
     _require(not any(map(config.get, _EMPTY)), isinstance(config.get("model_input_names", []), list))
     _require(sides <= {"left", "right"})
     check_ids(origin.folder / "tokenizer.json", files["tokenizer.json"])
@@ -352,7 +351,7 @@ def _require_steps_of_bert(
         pair=f"{first}:0 $A:0 {last}:0 $B:1 {last}:1",
         special_tokens=[(first, numbers[first]), (last, numbers[last])],
     )
-    options = {theirs: config[ours] for ours, theirs in _STEPS.items() if ours in config}
+    options = {theirs: config[ours] for ours, theirs in huggingface.BERT_STEPS.items() if ours in config}
     built: tuple[Any, ...] = (normalizers.BertNormalizer(**options), pre_tokenizers.BertPreTokenizer(), template)
     steps: tuple[Any, ...] = (tokenizer.normalizer, tokenizer.pre_tokenizer, tokenizer.post_processor)
     for ours, theirs in zip(steps, built, strict=True):  # Their type stands in their JSON.

@@ -6,13 +6,7 @@ import torch
 
 from sbert.backends import explain, has_kernel
 from sbert.encoder import SentenceEncoder
-from sbert.inputs.devices import (
-    SLOW_BFLOAT16,
-    build_hint,
-    default_batch_tokens,
-    inference_dtype,
-    multiplies_bfloat16,
-)
+from sbert.inputs.devices import SLOW_BFLOAT16, build_hint, default_batch_tokens, inference_dtype, multiplies_bfloat16
 from sbert.modules.transformer import Transformer
 from sbert.saving.verification import versions
 

@@ -41,12 +41,7 @@ class TranslationEvaluator(Evaluator):
     """
 
     def __init__(
-        self,
-        source: Iterable[str],
-        target: Iterable[str],
-        similarity: str = "cosine",
-        *,
-        prompt: str | None = None,
+        self, source: Iterable[str], target: Iterable[str], similarity: str = "cosine", *, prompt: str | None = None
     ) -> None:
         self._source, self._target = check_text_columns(1, {"source": source, "target": target})
         self._similarity, self._prompt = check_similarity(similarity), prompt

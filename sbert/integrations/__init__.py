@@ -13,7 +13,6 @@ get the prompts that the model has for them. The docstring of each file has an e
 | LanceDB | ``lancedb`` | ``get_registry().get("sbert").create(name=name)`` | lancedb 0.40 |
 | scikit-learn | ``sklearn`` | ``make_pipeline(SentenceVectors(model), LogisticRegression())`` | scikit-learn 1.9 |
 | MTEB | ``mteb`` | ``mteb.evaluate(MtebModel(model), tasks)`` | mteb 2.26: its 29 offline text tasks |
-| spaCy | ``spacy`` | ``nlp.add_pipe("sbert", config={"model": name})`` | spacy 3.8 |
 | Ray Data | ``ray`` | ``rows.map_batches(Embed, ...)`` | ray 2.60 |
 | Dask | ``frames`` | ``frame.map_partitions(embed_frame, model, meta=...)`` | frames of pandas |
 | Spark | ``frames`` | ``rows.mapInPandas(partial(embed_frames, model=model), schema)`` | frames of pandas |

@@ -48,11 +48,7 @@ def encode_texts(
 
 
 def encode_windows(
-    job: Encoding,
-    windows: Iterable[list[Any]],
-    report: Report,
-    execute: Execute,
-    ahead: int,
+    job: Encoding, windows: Iterable[list[Any]], report: Report, execute: Execute, ahead: int
 ) -> Generator[Any, None, None]:
     """The outputs of each window of texts, as in ``encode_texts``.
 
@@ -85,13 +81,7 @@ def open_window(job: Encoding, texts: list[Any], start: int) -> Window:
     return Window(different, start + first if start else first, counts, inverse)
 
 
-def compute(
-    job: Encoding,
-    window: Window,
-    results: Results,
-    report: Report,
-    execute: Execute,
-) -> Any:
+def compute(job: Encoding, window: Window, results: Results, report: Report, execute: Execute) -> Any:
     """The outputs of all rows of a window. What leaves the range of half precision is computed again."""
     rows, inverse, texts = len(window.inverse), window.inverse, len(window.texts)
     try:

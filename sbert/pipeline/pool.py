@@ -76,7 +76,10 @@ class Pool(AbstractContextManager["Pool"]):
     """
 
     def __init__(self, model: Any, devices: Sequence[str | torch.device] | None = None) -> None:
-        self.devices: list[torch.device] = list(map(check_device, _all_devices() if devices is None else devices))
+        if devices is None:
+            gpus = [f"cuda:{number}" for number in range(torch.cuda.device_count())]
+            devices = gpus or ["cpu"] * min(4, os.cpu_count() or 1)
+        self.devices: list[torch.device] = list(map(check_device, devices))
         if not self.devices:
             raise ValueError("devices is empty; pass one device per process, or None for all")
         self.model: Any = model
@@ -322,11 +325,6 @@ def _safe_start(method: str) -> Iterator[None]:
         sys.modules["__main__"] = main
         os.environ.pop(_TOKENIZING)
         os.environ.update({} if before is None else {_TOKENIZING: before})
-
-
-def _all_devices() -> list[str]:
-    devices = [f"cuda:{number}" for number in range(torch.cuda.device_count())]
-    return devices or ["cpu"] * min(4, os.cpu_count() or 1)
 
 
 def _write_model(model: Any, folder: Path) -> str:

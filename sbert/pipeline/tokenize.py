@@ -198,11 +198,7 @@ def _truncate(row: list[int], limit: int, reader: ReadsText) -> list[int]:
 
 
 def tokenize_pairs(
-    reader: PairTokenizer,
-    pairs: Sequence[Pair],
-    vocab_size: int | None,
-    types: int | None,
-    prompt: str = "",
+    reader: PairTokenizer, pairs: Sequence[Pair], vocab_size: int | None, types: int | None, prompt: str = ""
 ) -> Tokens:
     """Tokenize pairs of texts, each as one input, and truncate those that exceed the limit of the reader.
 

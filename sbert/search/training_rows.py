@@ -211,11 +211,7 @@ def _with_negatives(
 
 
 def score_lists(
-    teacher: Any,
-    rows: Iterable[Any],
-    *,
-    as_margins: bool = False,
-    **options: Unpack[PredictOptions],
+    teacher: Any, rows: Iterable[Any], *, as_margins: bool = False, **options: Unpack[PredictOptions]
 ) -> Iterator[dict[str, Any]]:
     """Add a teacher's scores to rows of a query and documents, as the labels from which a ``Trainer`` distils.
 

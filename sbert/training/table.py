@@ -21,12 +21,7 @@ LABEL_NAMES = ("label", "labels", "score", "scores")
 
 
 def read_columns(
-    rows: Sequence[Any],
-    layout: Layout,
-    loss: Signature,
-    form: str,
-    name: str,
-    uneven: bool = False,
+    rows: Sequence[Any], layout: Layout, loss: Signature, form: str, name: str, uneven: bool = False
 ) -> tuple[list[list[Any]], list[tuple[str, ...]], Tensor | None, RowData]:
     """Check rows, and take what a loss needs of them: the first four arguments of a ``RowTable``.
 

@@ -32,13 +32,7 @@ from sbert.training.batches import Batches, PreparedBatch
 from sbert.training.callbacks import Callback, Progress, read_states, restore_states
 from sbert.training.config import SCHEDULES, TrainingConfig
 from sbert.training.report import Log, training_card
-from sbert.training.weights import (
-    Weights,
-    create_optimizer,
-    read_optimizer,
-    restore_optimizer,
-    training_dtype,
-)
+from sbert.training.weights import Weights, create_optimizer, read_optimizer, restore_optimizer, training_dtype
 
 # The number of steps after which a warning names data sets that had no gradient in any of them.
 _IDLE_STEPS = 10

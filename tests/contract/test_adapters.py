@@ -115,7 +115,6 @@ UNKNOWN: dict[str, Callable[[], Any]] = {
     "chromadb": lambda: ours("chroma").SbertEmbeddingFunction(truncate_dimension=64),
     "mteb": lambda: ours("mteb").MtebModel(truncate_dimension=64),
     "lancedb": lambda: ours("lancedb").SbertFunction.create(truncate_dimension=64),
-    "spacy": lambda: ours("spacy").SbertComponent(truncate_dimension=64),
     "pandas": lambda: ours("frames").embed_frame(pandas.DataFrame({"text": TEXTS}), truncate_dimension=64),
     "numpy": lambda: ours("ray").Embed(truncate_dimension=64)({"text": np.array(TEXTS)}),
 }
@@ -150,7 +149,7 @@ def test_the_event_loop_goes_on_while_llama_index_waits(model: SentenceEncoder) 
 # ------------------------------------------------------------------- vectors of texts, without prompts of each kind
 
 
-def scikit_learn(model: Any, _: Path) -> Any:
+def test_a_pipeline_of_scikit_learn(model: SentenceEncoder) -> None:
     from sklearn.base import clone
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
@@ -163,32 +162,8 @@ def scikit_learn(model: Any, _: Path) -> Any:
     frame = pipeline[:1].transform(pandas.Series(TEXTS, index=[5, 6, 7]))
     assert (frame.shape, list(frame.index)) == ((3, 2), [5, 6, 7])
     check_equal(frame, model.encode(TEXTS, truncate_dim=2))
-    return vectors.set_params(truncate_dim=None).set_output(transform="default").fit_transform(TEXTS)
-
-
-def spacy(model: Any, folder: Path) -> Any:
-    import spacy
-
-    component = ours("spacy").SbertComponent(model)
-    nlp = spacy.blank("en")
-    nlp.add_pipe("sentencizer")
-    nlp.add_pipe("sbert", config={"model": "sbert-mini", "device": "cpu"})
-    nlp.to_disk(folder)
-    first, second = spacy.load(folder).pipe(["A cat sleeps. Taxes rise.", "A cat sleeps."])
-    one, other = first.sents
-    check_equal(other.vector, SentenceEncoder(device="cpu").encode("Taxes rise."))
-    assert one.similarity(second) == pytest.approx(1)
-    assert first.similarity(second) < 1
-    return [doc.vector for doc in component.pipe([spacy.blank("en")(text) for text in TEXTS])]
-
-
-WITHOUT_PROMPTS = [scikit_learn, spacy]
-
-
-@pytest.mark.parametrize("adapter", WITHOUT_PROMPTS, ids=lambda adapter: adapter.__name__)
-def test_texts_have_the_vectors_of_encode(adapter: Any, model: SentenceEncoder, tmp_path: Path) -> None:
-    pytest.importorskip({"scikit_learn": "sklearn"}.get(adapter.__name__, adapter.__name__))
-    check_equal(adapter(model, tmp_path), model.encode(TEXTS))
+    whole = vectors.set_params(truncate_dim=None).set_output(transform="default").fit_transform(TEXTS)
+    check_equal(whole, model.encode(TEXTS))
 
 
 # -------------------------------------------------------------------------------------------- what only one of them has
