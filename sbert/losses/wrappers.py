@@ -173,7 +173,7 @@ class AdaptiveLayerLoss(_Combination):
         if columns[0].shape[1] % self.layers:
             raise ValueError(f"vectors of dim {columns[0].shape[1]} are not those of {self.layers} layers side by side")
         layers = list(zip(*(column.chunk(self.layers, 1) for column in columns), strict=True))
-        losses = [sum_parts(self.losses[0](*vectors, **passed)) for vectors in layers]
+        losses: list[Tensor] = [sum_parts(self.losses[0](*vectors, **passed)) for vectors in layers]
         values = [weight * loss for weight, loss in zip(self.weights, losses, strict=True)]
         loss = values[-1] + torch.stack(values[:-1]).mean()
         if not self.kl_weight:
