@@ -99,7 +99,7 @@ def test_a_frame_of_training_data_says_what_is_wrong_with_it(model: SentenceEnco
     frame = pandas.DataFrame({"score": [0.5, 1.0], "one": TEXTS[:2], "two": ["a", None]})
     loss = SimilarityLoss()
     assert TrainingData(frame.iloc[:1], loss, columns=["one", "two"]).labels.tolist() == [0.5]  # type: ignore[union-attr]
-    with pytest.raises(TypeError, match=r"data, row 1: column 1 holds (nan|None) of type "):
+    with pytest.raises(TypeError, match=r"data, row 1: column 1 holds (nan|None), of type "):
         TrainingData(frame, loss, columns=["one", "two"])
     with pytest.raises(ValueError, match=r"two columns of the DataFrame have the same name: a, a"):
         TrainingData(pandas.DataFrame([["x", "y"]], columns=["a", "a"]), loss)
