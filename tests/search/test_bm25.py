@@ -77,7 +77,7 @@ def test_what_is_empty_or_does_not_fit() -> None:
     assert len(lexical) == 3
     lexical.remove([])
     lexical.remove([0, 1, 2])
-    assert (len(lexical), lexical._numbers, lexical.search("text").ids.shape) == (0, {}, (1, 0))
+    assert (len(lexical), lexical._postings._numbers, lexical.search("text").ids.shape) == (0, {}, (1, 0))
     with pytest.raises(ValueError, match="language='klingon' is unknown; pass one of 'arabic', "):
         BM25(language="klingon")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import re
@@ -15,6 +16,7 @@ from contextlib import closing
 from copy import deepcopy
 from functools import partial, reduce
 from itertools import count
+from operator import add
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,7 @@ import pytest
 from sbert import SentenceEncoder
 from sbert.chunking import split
 from sbert.search import BM25, HybridIndex, Index, IndexHits, Result, fuse
-from sbert.search.index import bm25, documents, hybrid_index
+from sbert.search.index import bm25, documents, hybrid_index, passages
 from sbert.search.index.documents import Documents
 from sbert.search.index.filters import parse_where
 from tests.children import in_child, run_in_child
@@ -93,6 +95,51 @@ def test_search_is_that_of_its_parts(model: SentenceEncoder, strings: bool, tmp_
     if not strings:
         again.add("one more")
         assert 120 in index  # Ids are not used again.
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_changes_leave_what_a_new_index_has(
+    model: SentenceEncoder, tmp_path: Path, quick: None, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """All scores, bit for bit: after any changes, by any of several indexes, some of which follow many at a time."""
+    for module, name in ((passages, "_MOST_REMOVED"), (passages, "RECENT_REMOVALS"), (documents, "RECENT_REMOVALS")):
+        monkeypatch.setattr(module, name, 9)
+    chance, texts = random.Random(seed), dict[int, str]()
+    opened = [HybridIndex(model, tmp_path, language="english") for _ in range(3)]
+    for step in range(60):
+        index, some = chance.choice(opened), chance.sample(sorted(texts), min(len(texts), chance.randint(0, 7)))
+        new = {name: chance.choice(TEXTS) for name in [range(10 * step, 10 * step + 4), some, ()][step % 3]}
+        arguments = (list(new.values()), list(new)) if step % 3 < 2 else (some,)
+        getattr(index, ("add", "update", "remove")[step % 3])(*arguments)
+        texts = {name: text for name, text in texts.items() if name not in some or not step % 3} | new
+        if step % 4 == 0:
+            opened[chance.randrange(3)] = HybridIndex(model, tmp_path)
+        if step % 5 == 0:
+            compare(chance.choice(opened), search_parts(model, list(texts.values()), list(texts), "english"))
+
+
+def test_a_folder_of_an_earlier_version_is_converted_once(model: SentenceEncoder, tmp_path: Path, quick: None) -> None:
+    index = HybridIndex(model, tmp_path, language="english")
+    index.add(TEXTS, metadata=METADATA)
+    index.remove([3, 5])
+    expected = index.search(QUERIES)
+    index.close()
+    with closing(sqlite3.connect(tmp_path / "documents.sqlite")) as connection, connection:
+        [(content,)] = connection.execute("SELECT content FROM about")
+        rows = connection.execute("SELECT row, id, metadata, spans, vectors, text FROM documents").fetchall()
+        for table in ("documents", "terms", "removals"):
+            connection.execute(f"DROP TABLE {table}")
+        connection.execute("CREATE TABLE documents (row INTEGER PRIMARY KEY, id, metadata, spans, vectors, text, crc)")
+        crcs = [documents.document_checksum(*row) for row in rows]
+        connection.executemany("INSERT INTO documents VALUES (?, ?, ?, ?, ?, ?, ?)", map(add, rows, zip(crcs)))
+        about = json.dumps({**json.loads(content), "version": 1, "checksum": sum(crcs)}).encode()
+        connection.execute("UPDATE about SET content = ?, crc = ?", (about, documents.document_checksum(0, about)))
+    with pytest.warns(UserWarning, match="was written by an earlier version of sbert, and was converted"):
+        index = HybridIndex(model, tmp_path)
+    index.add("one more")
+    for opened in (index, HybridIndex(model, tmp_path)):
+        opened.remove([name for name in (120,) if name in opened])
+        assert opened.search(QUERIES) == expected
 
 
 def test_filters(model: SentenceEncoder) -> None:
@@ -515,7 +562,7 @@ def test_metadata_go_with_their_documents(model: SentenceEncoder, quick: None) -
     for version in range(1, 40):
         index.update([TEXTS[version]], [version % 10], [{"version": version}])
     assert len(index.search(QUERIES[0], 10, by="dense")[0]) == 10
-    assert len(index._loaded.metadata) == len(index._loaded._known) == 10
+    assert index.search(QUERIES[0], where={"version": {"$lt": 30}}) == [[]]
     for result in index.search(QUERIES[0], by="dense", where={"version": {"$gte": 35}})[0]:
         assert result.metadata == {"version": 30 + result.id}
     index.remove(range(10))

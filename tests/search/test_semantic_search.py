@@ -57,7 +57,8 @@ def equal(hits: Hits, expected: Hits) -> None:
 @pytest.mark.parametrize("similarity", SIMILARITIES)
 def test_search_is_the_sorted_whole(similarity: str, k: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """With every row there twice, rows of length 0, and lengths from a hundredth to a hundred."""
-    monkeypatch.setattr(comparison, "_VALUES", 1 << 14)
+    for name, size in (("_VALUES", 1 << 14), ("_ROWS_OF_FEW", 1280), ("_ROWS", 1000), ("_ROWS_OF_DOTS", 500)):
+        monkeypatch.setattr(comparison, name, size)
     monkeypatch.setattr(comparison, "QUERIES", max(4, comparison.FEW))
     rng = np.random.default_rng(0)
     queries, vectors = (rng.normal(size=(rows, 12)).astype(np.float32) for rows in (7, 3100))
@@ -129,6 +130,7 @@ def test_few_queries_have_the_hits_of_many(
         expected = whole(queries, vectors, 12, similarity)
     for values in (1 << 14, 6 << 20):
         monkeypatch.setattr(comparison, "_VALUES", values)
+        monkeypatch.setattr(comparison, "_ROWS_OF_FEW", values // 24)
         for corpus in (vectors, torch.from_numpy(vectors), np.load(tmp_path / "vectors.npy", mmap_mode="r")):
             results = []
             for maximum in (few, 0):
@@ -158,9 +160,10 @@ def test_few_queries_name_what_is_not_finite(bad: float, kept: bool) -> None:
 @pytest.mark.parametrize("similarity", SIMILARITIES)
 def test_lengths_of_an_earlier_search_change_nothing(similarity: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(comparison, "_VALUES", 1 << 14)
+    monkeypatch.setattr(comparison, "_ROWS_OF_FEW", 640)
     vectors, norms = unusual(1.0, "f4"), {}
     for rows in (3000, 3000, 4100):  # Rows that were added make the last block longer.
-        for queries in (vectors[:1], vectors[:2], vectors[:9]):
+        for queries in (vectors[:1], vectors[:9], vectors[:2]):
             asked, parts = torch.from_numpy(queries), [torch.from_numpy(vectors[:rows])]
             hits = search_blocks(asked, parts, 7, similarity, norms)
             equal(hits, whole(queries, vectors[:rows], 7, similarity))
@@ -182,6 +185,7 @@ def forms(vectors: np.ndarray, folder: Path) -> Iterator[Any]:
 
 def test_a_corpus_may_be_anything_that_holds_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(comparison, "_VALUES", 64 * 20)
+    monkeypatch.setattr(comparison, "_ROWS_OF_FEW", 64)
     rng = np.random.default_rng(0)
     queries, vectors = (rng.normal(size=(rows, 20)).astype(np.float32) for rows in (3, 1000))
     for corpus in forms(vectors, tmp_path):

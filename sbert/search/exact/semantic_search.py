@@ -160,7 +160,7 @@ def read_blocks(
     Raises:
         ValueError: If a part does not fit the queries or the ranges.
     """
-    dim, step = queries.shape[1], block_rows(queries)
+    dim = queries.shape[1]
     for part in parts:
         whole = open_corpus(name, part)
         of_part = precision or _PRECISIONS.get(str(whole.dtype).removeprefix("torch."), "float32")
@@ -173,6 +173,7 @@ def read_blocks(
             fits = f"{of_part} codes of {expected} bytes" if of_part.endswith("binary") else f"of dim {dim}"
             shape = tuple(whole.shape)
             raise ValueError(f"{name} has shape {shape}, and the queries are {fits}; encode both with one model")
+        step = block_rows(queries, is_copied=str(whole.dtype) not in ("float32", "torch.float32"))
         for low in range(0, len(whole), step):
             block = tensor_of(_without_flag(whole[low : low + step])).detach().to(queries.device)
             if of_part != "float32":

@@ -9,7 +9,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from importlib.resources import files
-from typing import Any, NamedTuple
+from itertools import chain, compress
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,21 +19,100 @@ from sbert.inputs.arguments import check_choice, check_count, known_arguments
 from sbert.inputs.extras import require
 from sbert.inputs.texts import rows_of
 from sbert.search.index.index import IndexHits
-from sbert.search.index.index_folder import Id, Ids, Mask, append_block, join_blocks
-from sbert.storage.processes import Lock
+from sbert.search.index.index_folder import Id, Ids, Mask, Positions
 
-# Without it, each of several threads that search for the first time would compute the scores.
-_BUILDING = Lock()
+# The bits of the key of a posting that are the position of a text.
+_TEXT = (1 << 32) - 1
 # How much repeated words and long texts count.
 _K1, _B = 1.5, 0.75
 
 
-class _Scores(NamedTuple):
-    """The score of each term in each text: those of term i are ``values[starts[i]:starts[i + 1]]``."""
+class Postings:
+    """The texts of each term, by position, and the scores of a term in all texts.
 
-    starts: npt.NDArray[np.int64]
-    texts: npt.NDArray[np.int32]
-    values: npt.NDArray[np.float32]
+    Each block has the postings of some texts, in the order of their terms. It is larger than the next, so that an
+    appended text takes little time. Removed texts keep their positions, and their postings, until ``select``.
+    """
+
+    def __init__(self) -> None:
+        self.next_number: int = 0  # Greater than those of all terms so far.
+        self.uses = np.empty(0, np.int64)  # How often each term is in all texts.
+        self._numbers: dict[str, int] = {}  # Of each term, and of some that no text has any more.
+        self._texts: list[bytes] = []  # The numbers of the terms of each text, int32.
+        self._lengths = np.empty(0, np.int64)  # How many these are; 0 for removed texts.
+        self._remaining: int = 0  # Texts, without removed ones.
+        # Keys, the number of a term and in the lower 32 bits the position of a text; and how often it has the term.
+        self._blocks: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]] = []
+        self._norms: npt.NDArray[np.float32] | None = None  # Of each text, what its scores take from its length.
+
+    def number(self, texts: list[list[str]]) -> tuple[list[bytes], dict[str, int]]:
+        """The numbers of the terms of new texts, as int32, and those of new terms among them."""
+        numbers = {term: self._number_of(term) for term in dict.fromkeys(chain.from_iterable(texts))}
+        new = {term: number for number, term in enumerate((t for t in numbers if numbers[t] < 0), self.next_number)}
+        numbers |= new
+        return [np.array([numbers[term] for term in terms], "<i4").tobytes() for terms in texts], new
+
+    def _number_of(self, term: str) -> int:
+        """The number of a term; -1 if no text has it."""
+        number = self._numbers.get(term, -1)
+        return number if number >= 0 and self.uses[number] else -1
+
+    def append(self, texts: list[bytes], new: dict[str, int], next_number: int) -> None:
+        """Append texts, whose terms have numbers that are less than ``next_number``, some of them new."""
+        self._numbers.update(new)
+        self.next_number, lengths = next_number, np.array([len(text) // 4 for text in texts], np.int64)
+        positions = np.repeat(np.arange(len(lengths)) + len(self._texts), lengths)
+        keys, times = np.unique(_join(texts).astype(np.int64) << 32 | positions, return_counts=True)
+        self._blocks.append((keys, times.astype(np.float32)))
+        while len(self._blocks) > 1 and len(self._blocks[-2][0]) <= len(self._blocks[-1][0]):
+            keys, times = map(np.concatenate, zip(*self._blocks[-2:], strict=True))
+            order = keys.argsort(kind="stable")  # Which takes linear time, as two parts are in order.
+            self._blocks[-2:] = [(keys[order], times[order])]
+        self._texts += texts
+        self._lengths = np.append(self._lengths, lengths)
+        self._count(texts, 1)
+
+    def _count(self, texts: list[bytes], sign: int) -> None:
+        uses = sign * np.bincount(_join(texts), minlength=self.next_number)
+        uses[: len(self.uses)] += self.uses
+        self.uses, self._remaining, self._norms = uses, self._remaining + sign * len(texts), None
+
+    def unused_without(self, positions: Positions, new: list[bytes]) -> set[int]:
+        """The numbers of the terms that only some texts have, and none of the new ones."""
+        times = np.bincount(_join(self._texts[position] for position in positions), minlength=len(self.uses))
+        return set(((times > 0) & (times == self.uses)).nonzero()[0].tolist()) - set(_join(new).tolist())
+
+    def remove(self, positions: Positions) -> None:
+        """Remove texts."""
+        self._count([self._texts[position] for position in positions], -1)
+        self._lengths[positions] = 0
+
+    def select(self, remaining: Mask) -> None:
+        """Give up the positions of all other texts, which were removed, and the terms that no text has."""
+        numbers = {term: number for term, number in self._numbers.items() if self.uses[number]}
+        texts, next_number = list(compress(self._texts, remaining)), self.next_number
+        vars(self).update(vars(Postings()))
+        self.append(texts, numbers, next_number)
+
+    def scores(self, term: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
+        """The texts that have a term, and its score in each; some may be removed, with a score of 0."""
+        if self._norms is None:
+            lengths = np.where(self._lengths == 0, np.inf, self._lengths)
+            mean = self._lengths.sum() / max(self._remaining, 1)
+            self._norms = (_K1 * (1 - _B + _B * lengths / mean)).astype(np.float32)
+        bounds = np.array([0, 1]) + self._number_of(term) << 32
+        parts = [(keys, times, slice(*keys.searchsorted(bounds))) for keys, times in self._blocks]
+        texts = np.concatenate([np.empty(0, np.int64), *(keys[part] & _TEXT for keys, _, part in parts)])
+        times = np.concatenate([np.empty(0, np.float32), *(times[part] for _, times, part in parts)])
+        values = times / (times + self._norms[texts])
+        having = len(texts) if self._remaining == len(self._texts) else np.count_nonzero(values)
+        values *= np.float32(np.log1p((self._remaining - having + 0.5) / (having + 0.5)))
+        return texts, values
+
+
+def _join(texts: Iterable[bytes]) -> npt.NDArray[np.int32]:
+    """The numbers of the terms of several texts, one after another."""
+    return np.frombuffer(b"".join(texts), "<i4")
 
 
 class BM25:
@@ -40,8 +120,6 @@ class BM25:
 
     Words are compared in lower case. Chinese, Japanese, Thai and other scripts without spaces between words, and
     Korean, are compared by pairs of adjacent characters, as in Lucene's CJKAnalyzer.
-
-    Scores are computed at the first search after a change, in time proportional to the number of all words.
 
     Args:
         language: Language of the texts, such as ``"english"``: its stop words are left out, and words are stemmed, so
@@ -70,11 +148,7 @@ class BM25:
         terms_of("", language)
         self.language: str | None = language
         self._ids = Ids("text")
-        self._numbers: dict[str, int] = {}  # Of each term.
-        # The numbers of the terms of all texts, one after another, and how many each text has.
-        self._tokens: list[np.ndarray] = [np.empty(0, np.int32)]
-        self._lengths: list[np.ndarray] = [np.empty(0, np.int32)]
-        self._scores: _Scores | None = None
+        self._postings = Postings()
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -99,13 +173,8 @@ class BM25:
         """
         checked = list(rows_of(texts, "texts"))
         new = self._ids.new_ids(ids, len(checked))
-        numbers, self._scores = self._numbers, None
-        tokens = [
-            np.array([numbers.setdefault(term, len(numbers)) for term in terms_of(text, self.language)], np.int32)
-            for text in checked
-        ]
-        append_block(self._tokens, np.concatenate([np.empty(0, np.int32), *tokens]))
-        append_block(self._lengths, np.array([*map(len, tokens)], np.int32))
+        numbered, new_terms = self._postings.number([terms_of(text, self.language) for text in checked])
+        self._postings.append(numbered, new_terms, self._postings.next_number + len(new_terms))
         self._ids.append(new)
 
     def remove(self, ids: Iterable[Id]) -> None:
@@ -117,17 +186,10 @@ class BM25:
             ValueError: If an integer does not fit 64 bits.
         """
         remaining = self._ids.remaining(ids)
-        if remaining is None:
-            return
-        lengths = join_blocks(self._lengths)
-        tokens = join_blocks(self._tokens)[np.repeat(remaining, lengths)]
-        # The words of removed texts are forgotten.
-        used = np.bincount(tokens, minlength=len(self._numbers)) > 0
-        terms = (term for term, is_used in zip(self._numbers, used.tolist(), strict=True) if is_used)
-        numbers = {term: number for number, term in enumerate(terms)}
-        self._tokens, self._lengths = [(np.cumsum(used, dtype=np.int32) - 1)[tokens]], [lengths[remaining]]
-        self._numbers, self._scores = numbers, None
-        self._ids.select(remaining)
+        if remaining is not None:
+            self._postings.remove((~remaining).nonzero()[0])
+            self._postings.select(remaining)
+            self._ids.select(remaining)
 
     @known_arguments
     def search(self, queries: str | Sequence[str], top_k: int = 10) -> IndexHits:
@@ -146,49 +208,29 @@ class BM25:
         Raises:
             TypeError: If a query is not a str.
         """
-        hits = self.search_positions(list(rows_of(queries, "queries")), check_count("top_k", top_k), None)
+        terms = [terms_of(query, self.language) for query in rows_of(queries, "queries")]
+        hits = search_postings(self._postings, terms, check_count("top_k", top_k), np.ones(len(self), bool))
         return IndexHits(hits.scores, self._ids.array()[hits.ids])
 
-    def search_positions(self, queries: list[str], k: int, allowed: Mask | None) -> IndexHits:
-        """``search`` of some texts, whose positions in the order of addition are the ids of the result.
 
-        Shape:
-            allowed: (texts,); default: all. Scores do not depend on it.
-        """
-        rows = np.arange(len(self._ids.ids)) if allowed is None else allowed.nonzero()[0]
-        shape = len(queries), min(k, len(rows))
-        scores, texts = np.empty(shape, np.float32), np.empty(shape, np.int64)
-        if (of_terms := self._scores) is None and self._numbers:
-            with _BUILDING:
-                of_terms = self._scores = self._scores or self._build()
-        for query, text in enumerate(queries):
-            of_texts = np.zeros(len(self._ids.ids), np.float32)
-            for term, count in Counter(terms_of(text, self.language)).items():
-                if of_terms is not None and (number := self._numbers.get(term)) is not None:
-                    part = slice(*of_terms.starts[number : number + 2])
-                    of_texts[of_terms.texts[part]] += count * of_terms.values[part]
-            of_texts = of_texts if allowed is None else of_texts[rows]
-            top = _top_positions(of_texts, k)
-            scores[query], texts[query] = of_texts[top], rows[top]
-        return IndexHits(scores, texts)
+def search_postings(postings: Postings, queries: list[list[str]], k: int, allowed: Mask) -> IndexHits:
+    """``BM25.search`` for the terms of queries. The ids of the result are the positions of texts.
 
-    def _build(self) -> _Scores:
-        """The scores of all terms."""
-        tokens, lengths, count = join_blocks(self._tokens), join_blocks(self._lengths), len(self)
-        pairs = tokens * np.int64(count)  # Of a term and a text, one per word.
-        pairs += np.repeat(np.arange(count, dtype=np.int32), lengths)
-        pairs.sort()
-        first = np.append(True, pairs[1:] != pairs[:-1])[: len(pairs)].nonzero()[0]
-        times = np.diff(first, append=len(pairs)).astype(np.float32)  # How often the term is in the text.
-        pairs = pairs[first]
-        del first
-        starts = np.searchsorted(pairs, np.arange(len(self._numbers) + 1) * count)
-        pairs %= count
-        texts, having = pairs.astype(np.int32), np.diff(starts)
-        norms = _K1 * (1 - _B + _B * lengths / lengths.mean())
-        times /= times + norms.astype(np.float32)[texts]
-        times *= np.repeat(np.log1p((count - having + 0.5) / (having + 0.5)).astype(np.float32), having)
-        return _Scores(starts, texts, times)
+    Shape:
+        allowed: (texts,), without removed ones. Scores do not depend on it.
+    """
+    rows = allowed.nonzero()[0]
+    shape = len(queries), min(k, len(rows))
+    scores, texts = np.empty(shape, np.float32), np.empty(shape, np.int64)
+    for query, terms in enumerate(queries):
+        of_texts = np.zeros(len(allowed), np.float32)
+        for term, times in Counter(terms).items():
+            having, values = postings.scores(term)
+            of_texts[having] += times * values
+        of_texts = of_texts if len(rows) == len(of_texts) else of_texts[rows]
+        top = _top_positions(of_texts, k)
+        scores[query], texts[query] = of_texts[top], rows[top]
+    return IndexHits(scores, texts)
 
 
 def _top_positions(scores: npt.NDArray[np.float32], k: int) -> npt.NDArray[np.int64]:

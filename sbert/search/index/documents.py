@@ -17,19 +17,23 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from sbert.search.index.bm25 import terms_of
 from sbert.storage.atomic import replacing
 from sbert.storage.files import UnreadableError
 from sbert.storage.folders import check_own, find_foreign
 
-_FILE, _FORMAT, _VERSION = "documents.sqlite", "sbert.search.HybridIndex", 1
-_SCHEMA = (
-    "PRAGMA page_size = 16384",  # Vectors are long rows.
-    "BEGIN",
-    "CREATE TABLE about (content BLOB, crc INTEGER)",
-    "CREATE TABLE documents (row INTEGER PRIMARY KEY, id BLOB, metadata BLOB, spans BLOB, vectors BLOB, text BLOB,"
-    " crc INTEGER)",
-    "CREATE INDEX keys ON documents (row)",  # All keys can be read without the documents.
+_FILE, _FORMAT, _VERSION = "documents.sqlite", "sbert.search.HybridIndex", 2
+_TABLES = (
+    "CREATE TABLE documents (row INTEGER PRIMARY KEY, id BLOB, metadata BLOB, spans BLOB, vectors BLOB, terms BLOB,"
+    " text BLOB, crc INTEGER)",
+    "CREATE TABLE terms (number INTEGER PRIMARY KEY, term BLOB, crc INTEGER)",  # Those of all documents.
+    "CREATE TABLE removals (number INTEGER PRIMARY KEY, row INTEGER)",  # The last ones.
 )
+_INSERT = "INSERT INTO documents VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+# The numbers of new terms, and those of terms that no document has any more.
+Terms = tuple[dict[str, int], Iterable[int]]
+# Removals that other processes can follow; if there were more, they read all documents again.
+RECENT_REMOVALS = 1 << 14
 # Seconds to wait for another process, which reads a large index or writes.
 _PATIENCE = 120.0
 # Documents that are read in one step.
@@ -48,6 +52,7 @@ class DocumentRecord(NamedTuple):
         metadata: JSON.
         spans: (passages, 2) int32, the characters of each passage.
         vectors: (passages, dim) float32.
+        terms: (terms,) int32, the numbers of the terms of the text, in order.
         text: UTF-8, with ``"surrogatepass"``: a str may have half of a surrogate pair.
         crc: Checksum of the others.
     """
@@ -57,6 +62,7 @@ class DocumentRecord(NamedTuple):
     metadata: bytes
     spans: bytes
     vectors: bytes
+    terms: bytes
     text: bytes
     crc: int
 
@@ -122,32 +128,72 @@ class Documents:
         except sqlite3.DatabaseError as error:
             raise self._explain(error) from error
 
+    def convert(self) -> bool:
+        """Whether the database was one of version 1, which had no terms of texts; then they were added."""
+        with self.transaction():
+            if self.about()["version"] == _VERSION:
+                return False
+        with self.transaction("IMMEDIATE"):
+            about, numbers, execute = self.about(), dict[str, int](), self._connection.execute
+            if about["version"] == _VERSION:  # Another process was first.
+                return False
+            about.update(change=about["change"] + 1, checksum=0)
+            for statement in ("ALTER TABLE documents RENAME TO version_1", *_TABLES):
+                execute(statement)
+            for row, *fields, text, _ in map(self._check, execute("SELECT * FROM version_1 ORDER BY row")):
+                words = terms_of(text.decode("utf-8", "surrogatepass"), about["language"])
+                terms = np.array([numbers.setdefault(word, len(numbers)) for word in words], "<i4").tobytes()
+                crc = document_checksum(row, *fields, terms, text)
+                execute(_INSERT, (row, *fields, terms, text, crc))
+                about["checksum"] += crc
+            execute("DROP TABLE version_1")
+            self.write({**about, "next_term": len(numbers)}, [], [], (numbers, ()))
+        return True
+
     def about(self) -> dict[str, Any]:
         """What the database says about itself."""
         content, crc = self._connection.execute("SELECT content, crc FROM about").fetchone() or (None, 0)
         if not isinstance(content, bytes) or document_checksum(0, content) != crc:
             raise self.damage("its description is not what was written")
         about: dict[str, Any] = json.loads(content)
-        if (about["format"], about["version"]) != (_FORMAT, _VERSION):
+        if about["format"] != _FORMAT or about["version"] not in (1, _VERSION):
             raise self.damage(f"it is of version {about['version']}, and this library reads {_VERSION}")
         return about
 
-    def write(self, about: dict[str, Any], removed: Iterable[int], new: Iterable[DocumentRecord]) -> None:
-        """Remove and add documents, inside a transaction."""
-        self._connection.executemany("DELETE FROM documents WHERE row = ?", ([row] for row in removed))
-        self._connection.executemany("INSERT INTO documents VALUES (?, ?, ?, ?, ?, ?, ?)", new)
-        self._connection.execute("UPDATE about SET content = ?, crc = ?", _describe(about))
+    def write(self, about: dict[str, Any], removed: list[int], new: Iterable[DocumentRecord], terms: Terms) -> None:
+        """Remove and add documents, inside a transaction.
 
-    def rows(self) -> npt.NDArray[np.int64]:
-        """The keys of all documents, in ascending order."""
-        cursor = self._connection.execute("SELECT row FROM documents INDEXED BY keys ORDER BY row")
-        return np.fromiter((row for (row,) in cursor), np.int64)
+        Args:
+            about: What the database says about itself.
+            removed: Keys of documents.
+            new: Documents.
+            terms: The numbers of new terms, and those of terms that no document has any more.
+        """
+        write, last = self._connection.executemany, about["removals"]
+        write("DELETE FROM documents WHERE row = ?", ([row] for row in removed))
+        write(_INSERT, new)
+        write("DELETE FROM terms WHERE number = ?", ([number] for number in terms[1]))
+        encoded = ((number, term.encode()) for term, number in terms[0].items())
+        write("INSERT INTO terms VALUES (?, ?, ?)", ((*entry, document_checksum(*entry)) for entry in encoded))
+        write("INSERT INTO removals VALUES (?, ?)", enumerate(removed, last - len(removed) + 1))
+        write("DELETE FROM removals WHERE number <= ?", [[last - RECENT_REMOVALS]])
+        write("UPDATE about SET content = ?, crc = ?", [_describe(about)])
+
+    def removed_after(self, number: int) -> npt.NDArray[np.int64]:
+        """The keys of the documents that were removed after so many others."""
+        rows = self._connection.execute("SELECT row FROM removals WHERE number > ?", [number]).fetchall()
+        return np.array(rows, np.int64).reshape(-1)
+
+    def terms_from(self, number: int) -> dict[str, int]:
+        """The numbers of terms, from this one on."""
+        rows = self._connection.execute("SELECT * FROM terms WHERE number >= ? ORDER BY number", [number])
+        return {term.decode(): number for number, term, _ in map(self._check, rows)}
 
     def after(self, row: int) -> Iterator[list[DocumentRecord]]:
         """The documents with greater keys, block by block."""
         cursor = self._connection.execute("SELECT * FROM documents WHERE row > ? ORDER BY row", [row])
         while block := cursor.fetchmany(_BLOCK):
-            yield [self._check_record(fields) for fields in block]
+            yield [DocumentRecord(*self._check(fields)) for fields in block]
 
     def texts(self, rows: Iterable[int]) -> dict[int, str]:
         """The texts of some documents by their keys."""
@@ -156,14 +202,15 @@ class Documents:
             fields = self._connection.execute("SELECT * FROM documents WHERE row = ?", [row]).fetchone()
             if fields is None:
                 raise self.damage("documents are missing")
-            texts[row] = self._check_record(fields).text.decode("utf-8", "surrogatepass")
+            texts[row] = DocumentRecord(*self._check(fields)).text.decode("utf-8", "surrogatepass")
         return texts
 
-    def _check_record(self, fields: Sequence[Any]) -> DocumentRecord:
-        record = DocumentRecord(*fields)
-        if {*map(type, record[1:-1])} != {bytes} or document_checksum(*record[:-1]) != record.crc:
-            raise self.damage(f"document {record.row} is not what was written")
-        return record
+    def _check(self, fields: Sequence[Any]) -> Sequence[Any]:
+        """The same fields, of which the first is a key and the last a checksum, unless they are damaged."""
+        with suppress(TypeError):  # A field is not bytes.
+            if document_checksum(*fields[:-1]) == fields[-1]:
+                return fields
+        raise self.damage(f"row {fields[0]} is not what was written")
 
     def damage(self, reason: str) -> UnreadableError:
         """The error that says what is wrong with the database."""
@@ -185,7 +232,8 @@ def _identify(path: Path) -> tuple[int, int] | None:
 
 
 def _create(connection: sqlite3.Connection, about: dict[str, Any]) -> None:
-    for statement in _SCHEMA:
+    # Vectors are long rows.
+    for statement in ("PRAGMA page_size = 16384", "BEGIN", "CREATE TABLE about (content BLOB, crc INTEGER)", *_TABLES):
         connection.execute(statement)
     connection.execute("INSERT INTO about VALUES (?, ?)", _describe(about))
     connection.execute("COMMIT")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
@@ -14,10 +15,10 @@ from sbert.chunking.boundaries import Chunk
 from sbert.chunking.chunks import split
 from sbert.encoder import SentenceEncoder
 from sbert.functional import Float32
-from sbert.inputs.arguments import check_choice, check_count, check_model, known_arguments
+from sbert.inputs.arguments import check_choice, check_count, check_model, known_arguments, warn
 from sbert.inputs.prompts import with_role_prompt
 from sbert.inputs.texts import rows_of
-from sbert.search.index.bm25 import choose_language
+from sbert.search.index.bm25 import choose_language, search_postings, terms_of
 from sbert.search.index.documents import DocumentRecord, Documents, as_json, document_checksum, metadata_json
 from sbert.search.index.filters import Where, parse_where
 from sbert.search.index.fusion import CANDIDATES, WEIGHTS, Reranker, Result, ResultLists, fuse_checked, rerank_results
@@ -35,9 +36,11 @@ class HybridIndex:
     or as after it. Several processes can use one folder: each sees what the others have changed. Damage to the folder
     is an error.
 
-    Vectors, ids and metadata are also held in memory, which the first call reads from the folder; texts are not. The
-    first search by words, and the first after a change, computes the scores of all words. Threads can share an index:
-    each waits for the others.
+    Vectors, ids, metadata and the terms of the texts are also held in memory, which the first call reads from the
+    folder; texts are not. A change of few documents takes little time, however many others there are, except that about
+    one in thousands of them reorganizes what is in memory. Threads can share an index: each waits for the others.
+
+    A folder of an earlier version of the library is converted when it is opened, once, with a warning.
 
     Args:
         model: Encodes documents and queries.
@@ -78,8 +81,11 @@ class HybridIndex:
         }
         self.model: SentenceEncoder = model
         self._lock = Lock(delays_forks=True)  # A child must not inherit a transaction: SQLite would end it there.
-        counts = dict.fromkeys(("change", "removals", "documents", "passages", "checksum", "next_row", "next_id"), 0)
+        counts = dict.fromkeys("change removals documents passages checksum next_row next_id next_term".split(), 0)
         self._documents = Documents(None if folder is None else Path(folder), {**settings, **counts, "dim": None})
+        if self._documents.convert():
+            what = "was written by an earlier version of sbert, and was converted: the terms of its texts were added"
+            warn(f"{folder} {what}")
         with self._documents.transaction():
             about = self._documents.about()
         for name, value in settings.items():
@@ -91,7 +97,7 @@ class HybridIndex:
 
     def __len__(self) -> int:
         with self._lock, self._documents.transaction():
-            return len(self._follow().rows)
+            return len(self._follow().ids)
 
     def __repr__(self) -> str:
         folder = self._documents.path and str(self._documents.path.parent)
@@ -169,9 +175,9 @@ class HybridIndex:
         """
         with self._lock, self._documents.transaction("IMMEDIATE"):
             loaded = self._follow()
-            remaining = loaded.ids.remaining(ids)
-            if remaining is not None:
-                self._write(loaded, (~remaining).nonzero()[0], [], [])
+            positions = loaded.ids.rows_of(ids)
+            if len(positions):
+                self._write(loaded, positions, [], {})
 
     def _change(self, documents: Any, ids: Any, metadata: Any, chunk: int | None, replaces: bool) -> None:
         texts = list(rows_of(documents, "documents"))
@@ -182,16 +188,18 @@ class HybridIndex:
         if not texts:
             return
         spans, vectors = self._encode(texts, chunk)
+        terms = [terms_of(text, self.language) for text in texts]
         with self._lock, self._documents.transaction("IMMEDIATE"):
             loaded = self._follow()
             names, replaced = loaded.new_ids(names, len(texts), replaces)
             kinds = loaded.kinds[replaced].tolist()
             notes = notes or [as_json(loaded.metadata[kind]) for kind in kinds] or [b"{}"] * len(texts)
             encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
-            fields = zip(map(as_json, names), notes, spans, vectors, encoded, strict=True)
+            numbers, new_terms = loaded.postings.number(terms)
+            fields = zip(map(as_json, names), notes, spans, vectors, numbers, encoded, strict=True)
             rows = enumerate(fields, start=loaded.about["next_row"])
-            new = [DocumentRecord(row, *entry, document_checksum(row, *entry)) for row, entry in rows]
-            self._write(loaded, replaced, new, names)
+            new = [DocumentRecord._make((row, *entry, document_checksum(row, *entry))) for row, entry in rows]
+            self._write(loaded, replaced, new, new_terms)
 
     def _encode(self, texts: list[str], chunk: int | None) -> tuple[list[bytes], list[bytes]]:
         """The characters and the vectors of each document's passages."""
@@ -205,7 +213,7 @@ class HybridIndex:
         spans = np.array([passage[1:] for passage in chunks], "<i4").reshape(-1, 2)
         return tuple([part.tobytes() for part in np.split(array, ends[:-1])] for array in (spans, vectors))  # type: ignore
 
-    def _write(self, loaded: Passages, removed: Positions, new: list[DocumentRecord], names: list[Id]) -> None:
+    def _write(self, loaded: Passages, removed: Positions, new: list[DocumentRecord], terms: dict[str, int]) -> None:
         """Replace the documents at some positions, inside a transaction; memory follows at the next call."""
         about = dict(loaded.about)
         about["change"] += 1
@@ -214,18 +222,21 @@ class HybridIndex:
         about["passages"] += sum(len(record.spans) // 8 for record in new) - int(loaded.counts[removed].sum())
         about["checksum"] += sum(record.crc for record in new) - int(loaded.crcs[removed].sum())
         about["next_row"] += len(new)
+        about["next_term"] += len(terms)
+        names = [json.loads(record.id) for record in new]
         about["next_id"] = max([loaded.ids.next_id, *(name + 1 for name in names if isinstance(name, int))])
         if new:
             about["dim"] = len(new[0].vectors) // (len(new[0].spans) // 8) // 4
             if loaded.about["dim"] not in (None, about["dim"]):
                 dims = f"the vectors have dim {about['dim']}, those in the index {loaded.about['dim']}"
                 raise ValueError(f"{dims}; set truncate_dim of the model back, or use a new index")
-        self._documents.write(about, loaded.rows[removed].tolist(), new)
+        unused = loaded.postings.unused_without(removed, [record.terms for record in new])
+        self._documents.write(about, loaded.rows[removed].tolist(), new, (terms, unused))
 
-    def _follow(self, lexical: bool = False) -> Passages:
+    def _follow(self) -> Passages:
         """What the database contains, inside a transaction."""
-        loaded, self._loaded = self._loaded or Passages(self.language), None
-        loaded.follow(self._documents, lexical)
+        loaded, self._loaded = self._loaded or Passages(), None
+        loaded.follow(self._documents)
         self._loaded = loaded  # After an error, everything is read again.
         return loaded
 
@@ -276,13 +287,14 @@ class HybridIndex:
         if not asked:
             return ResultLists([], [])
         vectors = None if by == "lexical" else np.asarray(self.model.encode_query(asked), np.float32)
+        terms = [terms_of(query, self.language) for query in asked]
         with self._lock, self._documents.transaction():
-            loaded = self._follow(lexical=by != "dense")
-            allowed = None if chosen is None else chosen(loaded.metadata)[loaded.kinds]  # (documents,)
+            loaded = self._follow()
+            allowed = loaded.filter(chosen)
             hits = []
             deepest = max(depth, CANDIDATES) if by == "hybrid" else depth
-            if by != "dense" and loaded.bm25 is not None:
-                hits.append(loaded.bm25.search_positions(asked, deepest, allowed))
+            if by != "dense":
+                hits.append(search_postings(loaded.postings, terms, deepest, allowed))
             if vectors is not None:
                 hits.append(loaded.search(vectors, deepest, allowed, similarity))
             best = fuse_checked(hits, depth, WEIGHTS) if by == "hybrid" else hits[0]

@@ -6,7 +6,7 @@ import json
 import zlib
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from itertools import chain
+from itertools import chain, compress
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +112,8 @@ class Ids:
 
     def __init__(self, noun: str, ids: Iterable[Id] = (), next_id: int = 0) -> None:
         self._noun = noun
-        self.ids: dict[Id, None] = dict.fromkeys(ids)  # In the order of the rows; a dict finds an id without a search.
+        names = list(ids)
+        self.ids: dict[Id, int] = dict(zip(names, range(len(names)), strict=True))  # The row of each id, in order.
         self.next_id: int = next_id
         self._array: npt.NDArray[np.int64] | npt.NDArray[np.object_] | None = None
 
@@ -146,24 +147,30 @@ class Ids:
             seen.add(name)
         return checked
 
-    def append(self, ids: list[Id]) -> None:
-        """Append ids that ``new_ids`` has checked."""
-        self.ids.update(dict.fromkeys(ids))
+    def append(self, ids: list[Id], row: int | None = None) -> None:
+        """Append ids that ``new_ids`` has checked, those of the rows from ``row`` on; default: of the next rows."""
+        first = len(self.ids) if row is None else row
+        self.ids.update(zip(ids, range(first, first + len(ids)), strict=True))
         self.next_id = max([self.next_id, *(name + 1 for name in ids if isinstance(name, int))])
         self._array = None
 
-    def remaining(self, ids: Iterable[Id]) -> Mask | None:
-        """Which rows remain without these ids; None if all. A KeyError if an id is unknown."""
-        removed = dict.fromkeys(_check_ids(ids))
-        for name in removed:
+    def rows_of(self, ids: Iterable[Id]) -> Positions:
+        """The rows of ids, each once. A KeyError if an id is unknown."""
+        names = dict.fromkeys(_check_ids(ids))
+        for name in names:
             if name not in self.ids:
                 raise KeyError(f"{name!r} is not an id of the index; nothing was removed")
-        return np.array([name not in removed for name in self.ids]) if removed else None
+        return np.array([self.ids[name] for name in names], np.int64)
+
+    def remaining(self, ids: Iterable[Id]) -> Mask | None:
+        """Which rows remain without these ids; None if all. A KeyError if an id is unknown."""
+        remaining = np.ones(len(self.ids), bool)
+        remaining[self.rows_of(ids)] = False
+        return None if remaining.all() else remaining
 
     def select(self, rows: Mask) -> None:
         """Remove the ids of all other rows."""
-        self.ids = {name: None for name, remains in zip(self.ids, rows.tolist(), strict=True) if remains}
-        self._array = None
+        self.__dict__.update(Ids(self._noun, compress(self.ids, rows), self.next_id).__dict__)
 
     def array(self) -> npt.NDArray[np.int64] | npt.NDArray[np.object_]:
         """The ids as int64, or as objects if they are strings: NumPy's string dtype drops trailing null characters."""

@@ -13,86 +13,93 @@ import torch
 from sbert.functional import Float32
 from sbert.search.exact.comparison import Norms, search_blocks
 from sbert.search.exact.semantic_search import scores_of_rows
-from sbert.search.index.bm25 import BM25
-from sbert.search.index.documents import DocumentRecord, Documents
+from sbert.search.index.bm25 import Postings
+from sbert.search.index.documents import RECENT_REMOVALS, Documents
+from sbert.search.index.filters import Filter, Metadata
 from sbert.search.index.index import IndexHits
 from sbert.search.index.index_folder import Id, Ids, Mask, Positions
 
 # Vectors that are copied in one step when only some are searched.
 _STEP = 1 << 16
+# Removed documents, beside a quarter of all, from which on their positions are given up, which takes time.
+_MOST_REMOVED = 1 << 10
 
 
 class Passages:
-    """What the database of an index contains, except for the texts. ``follow`` reads what has changed.
+    """What the database of an index contains, except for the texts. ``follow`` reads what has changed."""
 
-    Args:
-        language: Language of ``BM25``.
-    """
-
-    def __init__(self, language: str | None) -> None:
-        self.about: dict[str, Any] = {"change": None, "removals": 0, "documents": 0}
+    def __init__(self) -> None:
+        self.about: dict[str, Any] = {"change": None, "removals": 0}
         self.ids = Ids("document")
         # Of each document: its key, its checksum, its metadata, and the number of its passages and the first one.
+        # Removed documents keep their positions until they are many.
         self.rows, self.crcs, self.kinds, self.counts, self.starts = np.empty((5, 0), np.int64)
+        self.remaining = np.empty(0, bool)  # Which documents were not removed.
         self.names: list[Id] = []
         self.spans = np.empty((0, 2), np.int32)
-        self.metadata: list[dict[str, Any]] = []  # Without repetition.
-        self.bm25: BM25 | None = None
+        self.metadata: list[Metadata] = []  # Without repetition.
+        self.postings = Postings()
         self._known: dict[bytes, int] = {}
-        self.vectors: Float32 = np.empty((0, 1), np.float32)  # (passages, dim)
+        self.vectors: Float32 = np.empty((0, 1), np.float32)  # (passages, dim), zeros for removed documents.
         self._vectors = self.vectors  # The same, with free rows at the end.
         self._owners = np.empty(0, np.int64)  # The position of each passage's document.
         self._norms: Norms = {}  # Of the vectors.
-        self._language = language
 
     # ------------------------------------------------------------------------------------- following the database
 
-    def follow(self, documents: Documents, lexical: bool) -> None:
-        """Read what has changed in the database, inside a transaction.
-
-        Args:
-            documents: The database.
-            lexical: Whether ``bm25`` is needed.
-        """
+    def follow(self, documents: Documents) -> None:
+        """Read what has changed in the database, inside a transaction."""
         about = documents.about()
-        if about["change"] != self.about["change"]:
-            if about["removals"] != self.about["removals"] and len(self.rows):
-                self._select(np.isin(self.rows, documents.rows(), assume_unique=True))
-            self._read(documents.after(int(self.rows[-1]) if len(self.rows) else -1), about)
-            counts = len(self.rows), len(self.spans), int(self.crcs.sum())
-            if counts != (about["documents"], about["passages"], about["checksum"]):
-                raise documents.damage("documents are missing, or are not those that were written")
-            self.ids.next_id = about["next_id"]
-            self.about, self.starts = about, self.counts.cumsum() - self.counts
-            self.names, self._norms, self.vectors = list(self.ids.ids), {}, self._vectors[: len(self.spans)]
-            self._owners = np.repeat(np.arange(len(self.rows)), self.counts)
-        if lexical and self.bm25 is None:
-            self.bm25 = BM25(language=self._language)
-            for block in documents.after(-1):
-                self._add_texts(block)
+        if about["change"] == self.about["change"]:
+            return
+        if about["removals"] - self.about["removals"] > RECENT_REMOVALS:
+            vars(self).update(vars(Passages()))
+        if len(self.rows):
+            self._remove(documents.removed_after(self.about["removals"]))
+        self._read(documents, about)
+        counts = len(self.ids), int(self.counts[self.remaining].sum()), int(self.crcs[self.remaining].sum())
+        if counts != (about["documents"], about["passages"], about["checksum"]):
+            raise documents.damage("documents are missing, or are not those that were written")
+        if len(self.rows) - len(self.ids) > _MOST_REMOVED + len(self.rows) // 4:
+            self._select(self.remaining)
+        self.ids.next_id, self.about, self.starts = about["next_id"], about, self.counts.cumsum() - self.counts
+        self._owners = np.repeat(np.arange(len(self.rows)), self.counts)
+
+    def _remove(self, rows: Positions) -> None:
+        # Others, with greater keys, were added and removed meanwhile.
+        positions = np.searchsorted(self.rows, rows[rows <= self.rows[-1]])
+        for position in positions.tolist():
+            self.ids.ids.pop(self.names[position], None)
+            self.vectors[self.starts[position] :][: self.counts[position]] = 0
+        self.postings.remove(positions)
+        self.remaining[positions] = False
 
     def _select(self, chosen: Mask) -> None:
-        if self.bm25 is not None:
-            self.bm25.remove(self.rows[~chosen].tolist())
+        self.postings.select(chosen)
         passages = np.repeat(chosen, self.counts)
-        self._vectors, self.spans = self.vectors[passages], self.spans[passages]
+        self.vectors = self._vectors = self.vectors[passages]
+        self.spans, self._norms = self.spans[passages], {}
         numbers = np.array([self.rows, self.crcs, self.kinds, self.counts])
         self.rows, self.crcs, self.kinds, self.counts = numbers[:, chosen]
-        self.ids.select(chosen)
+        self.ids, self.names = Ids("document", self.ids.ids), list(self.ids.ids)
+        self.remaining = chosen[chosen]
         used, self.kinds = np.unique(self.kinds, return_inverse=True)
         self.metadata = [self.metadata[kind] for kind in used.tolist()]
         names = list(self._known)  # In the order of their numbers.
         self._known = {names[kind]: number for number, kind in enumerate(used.tolist())}
 
-    def _read(self, blocks: Iterator[list[DocumentRecord]], about: dict[str, Any]) -> None:
-        """Append the documents of blocks."""
-        used, total = len(self.spans), max(about["passages"], len(self.spans))
+    def _read(self, documents: Documents, about: dict[str, Any]) -> None:
+        """Append the new documents."""
+        used = len(self.spans)
+        total = used + max(0, about["passages"] - int(self.counts[self.remaining].sum()))
         if len(self._vectors) < total:
             grown = np.empty((total + used // 8, about["dim"]), np.float32)
             grown[:used] = self._vectors[:used]
             self._vectors = grown
         numbers, spans = [np.array([self.rows, self.crcs, self.kinds, self.counts])], [self.spans]
-        for block in blocks:
+        first, new_terms = self.postings.next_number, documents.terms_from(self.postings.next_number)
+        texts: list[bytes] = []
+        for block in documents.after(int(self.rows[-1]) if len(self.rows) else -1):
             vectors = np.frombuffer(b"".join(record.vectors for record in block), "<f4").reshape(-1, about["dim"])
             vectors = vectors[: total - used]  # If there are more, ``follow`` says so.
             self._vectors[used : used + len(vectors)] = vectors
@@ -104,45 +111,51 @@ class Passages:
             numbers.append(
                 np.array([[record.row for record in block], [record.crc for record in block], kinds, counts])
             )
-            self.ids.append([json.loads(record.id) for record in block])
-            self._add_texts(block)
+            names = json.loads(b"[%b]" % b",".join(record.id for record in block))
+            self.ids.append(names, len(self.names))
+            self.names += names
+            texts += [record.terms for record in block]
         self.rows, self.crcs, self.kinds, self.counts = np.concatenate(numbers, 1)
-        self.spans = np.concatenate(spans)
-
-    def _add_texts(self, block: list[DocumentRecord]) -> None:
-        if self.bm25 is not None:
-            texts = [record.text.decode("utf-8", "surrogatepass") for record in block]
-            self.bm25.add(texts, [record.row for record in block])
+        self.remaining = np.append(self.remaining, np.ones(len(texts), bool))
+        self.spans, self.vectors = np.concatenate(spans), self._vectors[:used]
+        self.postings.append(texts, new_terms, about["next_term"])
+        if not np.isin(self.postings.uses[first:].nonzero()[0] + first, list(new_terms.values())).all():
+            raise documents.damage("terms are missing")
 
     def new_ids(self, ids: Iterable[Id] | None, count: int, replaces: bool) -> tuple[list[Id], Positions]:
         """The ids of new documents, checked, and the positions of the documents that they replace."""
         if not replaces:
             return self.ids.new_ids(ids, count), np.empty(0, np.int64)
         names = Ids("document").new_ids(ids, count)
-        self.ids.remaining(names)  # An error if one is unknown.
-        position_of = dict(zip(self.names, range(len(self.names)), strict=True))
-        return names, np.array([position_of[name] for name in names], np.int64)
+        return names, self.ids.rows_of(names)
+
+    def filter(self, chosen: Filter | None) -> Mask:
+        """Which documents fulfil a filter. Shape: (documents,)."""
+        if chosen is None:
+            return self.remaining
+        used = np.bincount(self.kinds[self.remaining]).nonzero()[0]
+        passed = np.zeros(len(self.metadata), bool)
+        passed[used] = chosen([self.metadata[kind] for kind in used.tolist()])
+        return passed[self.kinds] & self.remaining
 
     # ------------------------------------------------------------------------------------------------- searching
 
-    def search(self, queries: Float32, k: int, allowed: Mask | None, similarity: str) -> IndexHits:
+    def search(self, queries: Float32, k: int, allowed: Mask, similarity: str) -> IndexHits:
         """The best documents by their best passage; the ids of the result are their positions."""
-        passages = None if allowed is None else allowed[self._owners].nonzero()[0]
-        total = len(self.spans if passages is None else passages)
-        reach = wanted = min(k, len(self.rows) if allowed is None else int(allowed.sum()))
+        copied = not np.array_equal(allowed, self.remaining)
+        passages = allowed[self._owners].nonzero()[0] if copied else np.arange(len(self.spans))
+        wanted = min(k, int(allowed.sum()))
+        reach = max(wanted, 1)
         while True:
-            parts, norms = (
-                ([self.vectors], self._norms) if passages is None else (_blocks(self.vectors, passages), None)
-            )
+            parts, norms = (_blocks(self.vectors, passages), None) if copied else ([self.vectors], self._norms)
             hits = search_blocks(torch.from_numpy(queries), map(torch.from_numpy, parts), reach, similarity, norms)
-            owned = self._owners[hits.indices if passages is None else passages[hits.indices]]  # (queries, reach)
-            if len(self.spans) == len(self.rows):
-                return IndexHits(hits.scores, owned)
-            first = [np.sort(np.unique(row, return_index=True)[1])[:wanted] for row in owned]
-            if reach >= total or all(len(columns) == wanted for columns in first):
+            owned = self._owners[passages[hits.indices]]  # (queries, reach)
+            first = [np.sort(np.unique(row, return_index=True)[1]) for row in owned]
+            first = [at[allowed[row[at]]][:wanted] for at, row in zip(first, owned, strict=True)]
+            if reach >= len(passages) or all(len(columns) == wanted for columns in first):
                 columns = np.array(first, np.int64).reshape(len(owned), wanted)
                 return IndexHits(np.take_along_axis(hits.scores, columns, 1), np.take_along_axis(owned, columns, 1))
-            reach = min(4 * reach, total)
+            reach = min(4 * reach, len(passages))
 
     def best_passages(self, queries: Float32, query_ids: Positions, documents: Positions, similarity: str) -> Positions:
         """The best passage of each pair of a query and a document.
