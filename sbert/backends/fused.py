@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar, cast
@@ -149,9 +150,9 @@ class Fused(Backend):
         backbone = cast("Backbone", describe(network))
         # Why the weights have their layout, in words.
         self.why: str = "F.linear" if compiling is None else "torch.compile"
-        self._reordered = False
+        self._reordered_below: float = 0
         if compiling is None and network.device.type == "cpu":
-            self._reordered, self.why = choose_weight_layout(dtype)
+            self._reordered_below, self.why = choose_weight_layout(dtype)
         self.dtype: torch.dtype = dtype
         self._weights: torch.dtype = network.dtype
         self._tokens, offset = backbone.tokens.weight.detach(), backbone.architecture.norm_offset
@@ -166,8 +167,10 @@ class Fused(Backend):
         self._positions = summed  # (types * positions, dim): the sum of each type with each position
         self._norm = None if backbone.norm is None else _norm(backbone.norm, accumulation)
         projection = backbone.embedding_projection
-        self._projection = None if projection is None else linear([projection], dtype, self._reordered)
-        self._layers = [_Layer(layer, backbone, dtype, self._reordered) for layer in backbone.layers]
+        self._projection = None if projection is None else linear([projection], dtype, self._reordered_below > 0)
+        # With reordered weights for few tokens, without for many; or one of both for all.
+        layouts = {self._reordered_below > 0, self._reordered_below == math.inf}
+        self._layers = {kind: [_Layer(layer, backbone, dtype, kind) for layer in backbone.layers] for kind in layouts}
         self._final_norm = None if backbone.final_norm is None else _norm(backbone.final_norm, dtype, offset)
         self._bias = None if backbone.position_bias is None else _of_longest(backbone.position_bias, dtype)
         self._rotary = {kind: _of_longest(function, dtype) for kind, function in backbone.rotary.items()}
@@ -192,14 +195,15 @@ class Fused(Backend):
             with torch.autocast(batch.values.device.type, enabled=False):
                 return self.forward(batch)
         tokens = len(batch.values)
-        if self._reordered:
+        reordered = tokens < self._reordered_below
+        if reordered:
             batch = round_up(batch)
         x = self._embed(batch)
         bias = None if self._bias is None else self._bias(batch.longest)
         rotary: dict[str | None, Tensor] = {}  # Cosines and sines for each token: (2, tokens, 1, head dim).
         for kind, of_length in self._rotary.items():
             rotary[kind] = of_length(batch.longest)[:, batch.position_of_token, None]
-        for layer in self._layers:
+        for layer in self._layers[reordered]:
             x = self._rest(layer, layer.attention(x, batch, bias, rotary.get(layer.rotary)), x)
         if self._final_norm is not None:
             x = self._final_norm(x)

@@ -1,11 +1,13 @@
-"""Linear layers for inference, in oneDNN's layout of weights where it works."""
+"""Products of matrices: by a table of processors, those of oneDNN, with reordered weights in inference, or F.linear."""
 
 from __future__ import annotations
 
+import math
+import platform
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -81,40 +83,73 @@ def _side_by_side(tensors: Sequence[Tensor], dtype: torch.dtype, rows: slice) ->
     return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
-def matrix_product(dtype: torch.dtype, device_type: str = "cpu") -> Product:
-    """The function x W' + b of x, W and b or None, without a graph, of matrices that may be transposed views.
+class Products(NamedTuple):
+    """The fastest products of a kind of processor, as they were measured there.
 
-    That of oneDNN in float32 on processors of AMD: 0.77 of MKL's time on Zen 4 for 100 queries and 16,384 vectors of
-    384 dims, 0.86 for one query, 0.95 for 1,000.
+    Args:
+        reordered_below: Number of tokens from which ``F.linear`` is faster than weights in the layout of oneDNN.
+        by_onednn: Whether oneDNN is faster than ``F.linear`` for two matrices of float32, none of which was reordered,
+            as in training and search.
     """
-    if device_type != "cpu" or dtype != torch.float32 or _processor() != "AuthenticAMD" or not torch._C._has_mkldnn:
+
+    reordered_below: float
+    by_onednn: bool
+
+
+# By vendor and instruction set. GFLOP/s are those of all products of MiniLM in float32, on two cores.
+_PRODUCTS = {
+    # Zen 4, for 16, 128, 256, 2,048 tokens: oneDNN with GELU 117, 194, 191, 204; F.linear and F.gelu 57, 116, 137, 169.
+    # Two matrices: 0.77 of F.linear's time for 100 queries and 16,384 vectors of 384 dims, 0.95 for 1,000 queries.
+    ("AuthenticAMD", "AVX512"): Products(math.inf, True),
+    # Zen 3, for 16, 64, 256, 2,048 tokens: oneDNN 69, 117, 141, 143; F.linear 43, 88, 132, 153. For 2,048 tokens, the
+    # first product of the feed-forward network takes 26.3 ms with oneDNN's GELU, 18.9 ms with F.linear and F.gelu.
+    # Two matrices: 0.70 of F.linear's time for 100 queries and 1,000,000 vectors of 384 dims.
+    ("AuthenticAMD", "AVX2"): Products(128, True),
+    # Xeon with AMX: oneDNN reaches 89 % of the peak in float32.
+    ("GenuineIntel", "AVX512"): Products(math.inf, False),
+}
+
+
+def _processor() -> tuple[str, str]:
+    """The vendor of this CPU, empty if it is not known, and its instruction set as torch names it."""
+    try:
+        about = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:  # On Windows the vendor stands in the name.
+        about = platform.processor()
+    vendor = next((vendor for vendor, _ in _PRODUCTS if vendor in about), "")
+    return vendor, torch.backends.cpu.get_cpu_capability()
+
+
+@cache
+def products() -> Products:
+    """The line of the table for this CPU; plain products for one that was not measured."""
+    line = _PRODUCTS.get(_processor()) if torch._C._has_mkldnn else None
+    return line or Products(0, False)
+
+
+def matrix_product(dtype: torch.dtype, device_type: str = "cpu") -> Product:
+    """The function x W' + b of x, W and b or None, without a graph, of matrices that may be transposed views."""
+    if device_type != "cpu" or dtype != torch.float32 or not products().by_onednn:
         return F.linear
     return partial(torch.ops.mkldnn._linear_pointwise.default, attr="none", scalars=[], algorithm="")
 
 
 @cache
-def _processor() -> str:
-    """The vendor's name as the processor gives it; empty if it is not known."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return ""
-    return next((line.split(":")[1].strip() for line in lines if line.startswith("vendor_id")), "")
-
-
-@cache
-def choose_weight_layout(dtype: torch.dtype) -> tuple[bool, str]:
-    """Whether weights in the layout of oneDNN are used on this CPU, and the reason.
+def choose_weight_layout(dtype: torch.dtype) -> tuple[float, str]:
+    """The number of tokens below which weights in the layout of oneDNN are used on this CPU, and the reason.
 
     The operations are torch's own but not public, so that any of them may be missing.
 
     Args:
         dtype: Of the computation.
     """
+    few = products().reordered_below
+    if not few:
+        return 0, "F.linear, since oneDNN was not measured on this kind of CPU"
     try:
         if dtype == torch.bfloat16 and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
-            return False, "this CPU multiplies no bfloat16"
+            return 0, "this CPU multiplies no bfloat16"
         linear([nn.Linear(16, 32, dtype=dtype)], dtype, True, GELU)(torch.zeros(16, 16, dtype=dtype))
     except (RuntimeError, AttributeError, NotImplementedError) as error:
-        return False, f"oneDNN's reordered weights do not work here ({str(error).splitlines()[0]})"
-    return True, "oneDNN with reordered weights"
+        return 0, f"oneDNN's reordered weights do not work here ({str(error).splitlines()[0]})"
+    return few, "oneDNN with reordered weights" + (f" below {few} tokens, else F.linear" if few < math.inf else "")

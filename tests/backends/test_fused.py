@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sbert import Normalize, Pooling, SentenceEncoder, TokenBatch, Transformer
-from sbert.backends import network, state
+from sbert.backends import fused, linear, network, state
 from sbert.backends.architectures import ACTIVATIONS
 from sbert.backends.fused import Fused
-from sbert.backends.linear import choose_weight_layout
+from sbert.backends.linear import Products, choose_weight_layout, matrix_product
 from sbert.backends.network import Samples
 from sbert.pipeline.run import evaluating
 from tests import small
@@ -74,6 +75,29 @@ def test_other_activations(activation: str) -> None:
         expected = torch.cat([model(torch.tensor([row])).last_hidden_state[0] for row in ROWS if row])
         vectors = Fused(model, torch.float32).forward(TokenBatch.from_rows(ROWS))
     assert (vectors - expected).abs().max() <= 1e-5 * expected.abs().max()
+
+
+LINES = {" ".join(kind): line for kind, line in linear._PRODUCTS.items()} | {"another CPU": Products(0, False)}
+
+
+@pytest.mark.parametrize("line", LINES.values(), ids=LINES)
+def test_products_of_each_processor(line: Products, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few and many tokens, by oneDNN or F.linear as its line of the table says, give the vectors of the module."""
+    monkeypatch.setattr(linear, "products", lambda: line)
+    monkeypatch.setattr(fused, "choose_weight_layout", choose_weight_layout.__wrapped__)
+    model, calls, plain = of_bert(), [], F.linear
+    monkeypatch.setattr(F, "linear", lambda *args, **options: (calls.append(1), plain(*args, **options))[1])
+    backend = Fused(model, torch.float32)
+    for rows in (ROWS, 3 * ROWS):
+        batch = TokenBatch.from_rows(rows)
+        with torch.no_grad():
+            expected = torch.cat([model(torch.tensor([row])).last_hidden_state[0] for row in rows if row])
+            calls.clear()
+            vectors = backend.forward(batch)
+        assert (vectors - expected).abs().max() <= 1e-5 * expected.abs().max()
+        assert bool(calls) == (len(batch.values) >= line.reordered_below)
+    x, weight, bias = torch.randn(5, 7), torch.randn(7, 3), torch.randn(3)
+    torch.testing.assert_close(matrix_product(torch.float32)(x, weight.t(), bias), x @ weight + bias)
 
 
 # ------------------------------------------------------------------------------------------------ weights that change
