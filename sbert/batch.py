@@ -84,7 +84,7 @@ class Ragged:
         if self.longest < 0:
             object.__setattr__(self, "longest", int(self.lengths.max()) if self.rows else 0)
 
-    @property
+    @cached_property  # Read by each layer.
     def rows(self) -> int:
         """Number of rows."""
         return len(self.offsets) - 1

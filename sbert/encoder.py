@@ -393,7 +393,7 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
             (2, 64)
         """
         single = isinstance(sentences, str)
-        if isinstance(sentences, str) and "." in sentences and os.path.isfile(sentences):
+        if isinstance(sentences, str) and "." in sentences[:-1] and os.path.isfile(sentences):
             warn(f"the text {sentences!r:.90} is the name of a file; for the texts in it, pass sbert.data.Texts(path)")
         as_array = convert_to_numpy and not convert_to_tensor and output_value == "sentence_embedding"
         if output_value not in ("sentence_embedding", None):

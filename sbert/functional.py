@@ -15,7 +15,6 @@ from typing import Protocol, cast, overload
 import numpy as np
 import numpy.typing as npt
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from sbert.inputs.arguments import check_number, known_arguments, whole
@@ -357,14 +356,15 @@ def segment_sum(values: Tensor, offsets: Tensor, weights: Tensor | None = None, 
         [[3.0], [0.0], [4.0]]
     """
     dtype = accumulation_dtype(values.dtype)
-    return F.embedding_bag(
-        torch.arange(len(values), device=values.device),
+    sums: Tensor = torch.embedding_bag(  # For a single text, the checks of ``F.embedding_bag`` take as long again.
         values.to(dtype),
+        torch.arange(len(values), device=values.device),
         offsets,
-        mode="mean" if mean else "sum",
-        include_last_offset=True,
+        mode=int(mean),
         per_sample_weights=None if weights is None else weights.to(dtype),
-    )
+        include_last_offset=True,
+    )[0]
+    return sums
 
 
 def truncate(vectors: Tensor, dim: int | None) -> Tensor:

@@ -97,9 +97,9 @@ def _run(reader: Tokenizing, documents: Sequence[str], job: Encoding, window: Wi
             batches = plan(tokens.lengths, job.batch_tokens, padded=job.padded_tokens)
             for parts, output in run_batches(job, before, tokens, batches, window.rows[rows], report.what):
                 vectors = after(_own_tokens(output, [read[part] for part in parts], prompt_tokens))
-                indices = [index for part in parts for index, _, _ in read[part].passages]
-                report.advance(int(window.counts[indices].sum()))
-                yield np.array(indices), job.finish(vectors)
+                indices = np.array([index for part in parts for index, _, _ in read[part].passages])
+                report.advance(window.counts, indices)
+                yield indices, job.finish(vectors)
 
 
 def _parts(model: nn.Sequential, device: torch.device) -> tuple[nn.Sequential, nn.Sequential]:

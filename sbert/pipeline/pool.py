@@ -170,7 +170,7 @@ def _receive(
                 warned.add(message)
                 warn(message)
         indices = sent[future]
-        report.advance(int(window.counts[indices].sum()))
+        report.advance(window.counts, indices)
         if isinstance(outputs, list):
             yield indices, [torch.from_numpy(output).to(device) for output in outputs]
         else:

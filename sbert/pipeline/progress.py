@@ -136,10 +136,10 @@ class Report(AbstractContextManager["Report"]):
         """Record rows that have left the range of the dtype ``half`` and are computed again in the dtype ``full``."""
         self.beyond = (self.beyond or (0,))[0] + rows, half, full
 
-    def advance(self, texts: int) -> None:
-        """Advance the bar by a number of texts."""
+    def advance(self, counts: Indices, indices: Indices) -> None:
+        """Advance the bar by the occurrences of some of the different texts."""
         if self._bar is not None:
-            self._bar.update(texts)
+            self._bar.update(int(counts[indices].sum()))
 
     def skip(self, texts: int, truncated: int = 0) -> None:
         """Count texts that an earlier call has encoded: the bar goes on from there, with the rate of this call."""

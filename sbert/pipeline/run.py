@@ -242,8 +242,8 @@ def run_here(job: Encoding, window: Window, report: Report) -> Results:
             report.record(tokens, window.rows[run], window.counts[run])
             batches = plan(tokens.lengths, job.batch_tokens, settings.batch_size, job.padded_tokens)
             for rows, output in run_batches(job, forward, tokens, batches, window.rows[run], report.what):
-                indices = run.start + rows
-                report.advance(int(window.counts[indices].sum()))
+                indices = rows + run.start if run.start else rows
+                report.advance(window.counts, indices)
                 yield indices, job.finish(output)
 
 

@@ -63,7 +63,7 @@ class Tokens:
     @cached_property
     def lengths(self) -> npt.NDArray[np.int64]:
         """Number of tokens of each text. Shape: (texts,)."""
-        return np.diff(self.offsets)
+        return self.offsets[1:] - self.offsets[:-1]
 
     def batch(self, rows: npt.NDArray[np.int64], device: torch.device | None = None) -> TokenBatch:
         """The texts ``rows``, in that order, on a device; by default on the CPU."""
