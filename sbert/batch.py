@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 # What is computed from the lengths of the rows, and stays the same for other values in the same rows.
-_OF_ROWS = ("groups", "text_size", "offsets_int32", "position_of_token", "row_of_token")
+_OF_ROWS = frozenset(("rows", "groups", "text_size", "offsets_int32", "position_of_token", "row_of_token"))
 # What is computed in inference mode serves gradients, too, later.
 _in_any_mode = torch.inference_mode(False)
 # Bytes to a multiple of which the parts of one copy are aligned, for kernels that read several numbers at once.
@@ -223,9 +223,7 @@ class TokenBatch(Ragged):
     def embeddings(self, values: Tensor) -> TokenEmbeddings:
         """Combine token vectors, (tokens, dim), with the row structure of this batch."""
         tokens = TokenEmbeddings(values, self.offsets, self.longest, self.prompt_tokens)
-        for name in _OF_ROWS:
-            if name in vars(self):
-                vars(tokens)[name] = vars(self)[name]
+        vars(tokens).update({name: vars(self)[name] for name in _OF_ROWS & vars(self).keys()})
         return tokens
 
 

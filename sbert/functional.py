@@ -23,6 +23,9 @@ from sbert.inputs.vectors import Array, vectors_of
 # Vectors of shape (rows, dim) or (dim,).
 NotNumPy = Tensor | Sequence[float] | Sequence[Sequence[float]] | Sequence[Tensor] | Sequence[Array]
 Vectors = Array | NotNumPy
+# Tokens of a single text up to which ``segment_reduce`` gives the bits of ``embedding_bag`` in a third of its time or
+# less: on Zen 4 after a forward, in 57 of 215 us for 13 tokens, 68 of 130 for 60; in five times as long for 256.
+_SHORT = 64
 Float32 = npt.NDArray[np.float32]
 Scores = npt.NDArray[np.float32 | np.float64]
 
@@ -356,7 +359,10 @@ def segment_sum(values: Tensor, offsets: Tensor, weights: Tensor | None = None, 
         [[3.0], [0.0], [4.0]]
     """
     dtype = accumulation_dtype(values.dtype)
-    sums: Tensor = torch.embedding_bag(  # For a single text, the checks of ``F.embedding_bag`` take as long again.
+    is_short = len(offsets) == 2 and len(values) <= _SHORT and weights is None and not values.requires_grad
+    if is_short and _values_can_be_read(values):
+        return torch.segment_reduce(values.to(dtype), "mean" if mean else "sum", offsets=offsets, unsafe=True)
+    sums: Tensor = torch.embedding_bag(
         values.to(dtype),
         torch.arange(len(values), device=values.device),
         offsets,

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from sbert import functional
-from sbert.functional import directions, in_range
+from sbert.functional import directions, in_range, segment_sum
 
 GIVEN = torch.tensor([[3.0, 4.0], [1.0, -2.0]])
 OTHERS = torch.tensor([[0.0, 0.0], [3e-30, 4e-30], [3e30, 4e30]])
@@ -52,3 +52,11 @@ def test_similarities(kind: str) -> None:
         np.testing.assert_allclose(np.asarray(result), scores, atol=1e-12)
         pairs = functional.pairwise_similarity(given[0][:3], given[1], name)
         np.testing.assert_allclose(np.asarray(pairs), np.diag(scores), atol=1e-12)
+
+
+@pytest.mark.parametrize("mean", [False, True])
+@pytest.mark.parametrize("tokens", [1, 13, 64, 65])
+def test_a_row_alone_has_the_sum_that_it_has_among_others(tokens: int, mean: bool) -> None:
+    values, offsets = torch.randn(tokens + 7, 48), torch.tensor([0, 3, 3 + tokens, tokens + 7])
+    alone = segment_sum(values[3:-4], torch.tensor([0, tokens]), mean=mean)
+    torch.testing.assert_close(alone, segment_sum(values, offsets, mean=mean)[1:2], rtol=1e-6, atol=1e-6)

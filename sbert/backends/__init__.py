@@ -20,6 +20,10 @@ architecture is one entry of ``sbert.backends.architectures``, which says what i
 after, layer or RMS norms, absolute or rotary positions or a position bias, gated or plain feed-forward networks, shared
 heads, causal attention, a local window.
 
+On a CPU, oneDNN multiplies weights that it has laid out, or ``F.linear`` those of the module: by a table of vendors and
+instruction sets in ``sbert.backends.linear``, with the measurement of each line. On AMD without AVX-512 (Zen 3), the
+former runs below 128 tokens and the latter from there on; a CPU that is not in the table takes ``F.linear``.
+
 ``SentenceEncoder(..., backend="plain")``, or the environment variable ``SBERT_BACKEND=plain``, goes past all of it: the
 Hugging Face module alone, with padding, on any device. If vectors or speed look wrong, compare with that first.
 

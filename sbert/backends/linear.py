@@ -96,7 +96,7 @@ class Products(NamedTuple):
     by_onednn: bool
 
 
-# By vendor and instruction set. GFLOP/s are those of all products of MiniLM in float32, on two cores.
+# By vendor, and instruction set as torch names it. GFLOP/s are those of MiniLM's products in float32, on two cores.
 _PRODUCTS = {
     # Zen 4, for 16, 128, 256, 2,048 tokens: oneDNN with GELU 117, 194, 191, 204; F.linear and F.gelu 57, 116, 137, 169.
     # Two matrices: 0.77 of F.linear's time for 100 queries and 16,384 vectors of 384 dims, 0.95 for 1,000 queries.
@@ -110,21 +110,13 @@ _PRODUCTS = {
 }
 
 
-def _processor() -> tuple[str, str]:
-    """The vendor of this CPU, empty if it is not known, and its instruction set as torch names it."""
-    try:
-        about = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    except OSError:  # On Windows the vendor stands in the name.
-        about = platform.processor()
-    vendor = next((vendor for vendor, _ in _PRODUCTS if vendor in about), "")
-    return vendor, torch.backends.cpu.get_cpu_capability()
-
-
 @cache
 def products() -> Products:
     """The line of the table for this CPU; plain products for one that was not measured."""
-    line = _PRODUCTS.get(_processor()) if torch._C._has_mkldnn else None
-    return line or Products(0, False)
+    path, kind = Path("/proc/cpuinfo"), torch.backends.cpu.get_cpu_capability()
+    about = path.read_text(encoding="utf-8") if path.exists() else platform.processor()  # The latter on Windows.
+    lines = [line for (vendor, name), line in _PRODUCTS.items() if vendor in about and name == kind]
+    return lines[0] if lines and torch._C._has_mkldnn else Products(0, False)
 
 
 def matrix_product(dtype: torch.dtype, device_type: str = "cpu") -> Product:

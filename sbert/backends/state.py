@@ -131,7 +131,8 @@ def cached_backend(network: Any, call: CallSettings) -> CachedBackend:
         state.cached = None  # Its copies are not needed while others are made.
         samples = Samples(network)
         try:
-            fused = _find_fused(network, call)
+            reason, dtype = Fused.supports(network, network.device, call.dtype), call.dtype
+            fused = reason or parity(Fused, network, network.device, dtype, dtype=dtype, compiling=call.compiling)
         except (RuntimeError, MemoryError) as error:  # The module needs no copies; the next call tries again.
             if not is_out_of_memory(error):
                 raise
@@ -140,13 +141,6 @@ def cached_backend(network: Any, call: CallSettings) -> CachedBackend:
         backend, reason = (None, fused) if isinstance(fused, str) else (fused, None)
         cached = state.cached = CachedBackend(backend, reason, settings, samples, current)
     return cached
-
-
-def _find_fused(network: Any, settings: CallSettings) -> Fused | str:
-    """The fused forward of a network, or the reason why it cannot run."""
-    device, dtype = network.device, settings.dtype
-    reason = Fused.supports(network, device, dtype)
-    return reason or parity(Fused, network, device, dtype, dtype=dtype, compiling=settings.compiling)
 
 
 def materialize(network: Any) -> Any:
