@@ -223,7 +223,8 @@ class TokenBatch(Ragged):
     def embeddings(self, values: Tensor) -> TokenEmbeddings:
         """Combine token vectors, (tokens, dim), with the row structure of this batch."""
         tokens = TokenEmbeddings(values, self.offsets, self.longest, self.prompt_tokens)
-        vars(tokens).update({name: vars(self)[name] for name in _OF_ROWS & vars(self).keys()})
+        known = _OF_ROWS & vars(self).keys()
+        vars(tokens).update(zip(known, map(vars(self).get, known), strict=True))
         return tokens
 
 
