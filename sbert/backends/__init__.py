@@ -127,7 +127,8 @@ stand in ``tests/benchmarks/README.md``, with the program that prints them
   text may take many times as long. Set ``OMP_NUM_THREADS`` (or ``torch.set_num_threads``) to the number of cores that
   are free: ``OMP_NUM_THREADS=1`` in a service that encodes one text at a time beside other work. Where that number
   changes, start Python with ``OMP_WAIT_POLICY=passive``: threads that wait sleep. On two cores of an AMD EPYC (Zen 4)
-  beside six loaded processes, the median of a text of all-MiniLM-L6-v2 was 2.2 s; with either variable, 0.1 s.
+  beside six loaded processes, the median of a text of all-MiniLM-L6-v2 was 2 s; with either variable, 0.1 s. Beside
+  none, it takes 1.5 times as long with the latter.
 - float16 becomes float32 on a CPU, which only emulates it.
 """
 
