@@ -362,15 +362,11 @@ def segment_sum(values: Tensor, offsets: Tensor, weights: Tensor | None = None, 
     is_short = len(offsets) == 2 and len(values) <= _SHORT and weights is None and not values.requires_grad
     if is_short and _values_can_be_read(values):
         return torch.segment_reduce(values.to(dtype), "mean" if mean else "sum", offsets=offsets, unsafe=True)
-    sums: Tensor = torch.embedding_bag(
-        values.to(dtype),
-        torch.arange(len(values), device=values.device),
-        offsets,
-        mode=int(mean),
-        per_sample_weights=None if weights is None else weights.to(dtype),
-        include_last_offset=True,
+    weights = None if weights is None else weights.to(dtype)
+    indices = torch.arange(len(values), device=values.device)
+    return torch.embedding_bag(
+        values.to(dtype), indices, offsets, mode=int(mean), per_sample_weights=weights, include_last_offset=True
     )[0]
-    return sums
 
 
 def truncate(vectors: Tensor, dim: int | None) -> Tensor:

@@ -25,11 +25,11 @@ class Pointwise(NamedTuple):
 
     Args:
         apply: The function.
-        pointwise: What oneDNN calls it: attribute and algorithm; None if it has no name there.
+        pointwise: What oneDNN calls it: attribute and algorithm.
     """
 
     apply: Callable[[Tensor], Tensor]
-    pointwise: tuple[str, str] | None = None
+    pointwise: tuple[str, str]
 
 
 GELU = Pointwise(F.gelu, ("gelu", "none"))

@@ -149,10 +149,9 @@ class Fused(Backend):
     def __init__(self, network: Any, dtype: torch.dtype, compiling: Compiling = None) -> None:
         backbone = cast("Backbone", describe(network))
         # Why the weights have their layout, in words.
-        self.why: str = "F.linear" if compiling is None else "torch.compile"
-        self._reordered_below: float = 0
-        if compiling is None and network.device.type == "cpu":
-            self._reordered_below, self.why = choose_weight_layout(dtype)
+        layout = (0, "F.linear") if compiling is None else (0, "torch.compile")
+        on_cpu = compiling is None and network.device.type == "cpu"
+        self._reordered_below, self.why = choose_weight_layout(dtype) if on_cpu else layout
         self.dtype: torch.dtype = dtype
         self._weights: torch.dtype = network.dtype
         self._tokens, offset = backbone.tokens.weight.detach(), backbone.architecture.norm_offset
@@ -196,8 +195,7 @@ class Fused(Backend):
                 return self.forward(batch)
         tokens = len(batch.values)
         reordered = tokens < self._reordered_below
-        if reordered:
-            batch = round_up(batch)
+        batch = round_up(batch) if reordered else batch
         x = self._embed(batch)
         bias = None if self._bias is None else self._bias(batch.longest)
         rotary: dict[str | None, Tensor] = {}  # Cosines and sines for each token: (2, tokens, 1, head dim).
@@ -236,9 +234,8 @@ def round_up(batch: TokenBatch) -> TokenBatch:
     count = -tokens % (1 << max(0, tokens.bit_length() - 5))
     if not count:
         return batch
-    ids = F.pad(batch.values, (0, count))
-    ends = torch.arange(tokens + 1, tokens + count + 1)
+    offsets = torch.cat([batch.offsets, torch.arange(tokens + 1, tokens + count + 1)])
     types = None if batch.types is None else F.pad(batch.types, (0, count))
-    result = TokenBatch(ids, torch.cat([batch.offsets, ends]), batch.longest, types=types)
+    result = TokenBatch(F.pad(batch.values, (0, count)), offsets, batch.longest, types=types)
     result.__dict__["groups"] = [*batch.groups, (count, 1)]
     return result

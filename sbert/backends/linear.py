@@ -15,8 +15,6 @@ from torch import Tensor, nn
 
 from sbert.backends.architectures import GELU, Pointwise
 
-# Number of tokens for which oneDNN lays out weights; any number works.
-_EXPECTED_TOKENS = 1024
 Product = Callable[..., Tensor]
 
 
@@ -54,27 +52,19 @@ def linear(
     biases = [layer.weight.new_zeros(len(layer.weight)) if layer.bias is None else layer.bias for layer in layers]
     has_bias = any(layer.bias is not None for layer in layers)
     bias = _side_by_side(biases, dtype, rows) if has_bias else None
-    pointwise = None
     if reordered:
-        weight = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), _EXPECTED_TOKENS)
+        # Laid out for 1,024 tokens; any number works.
+        weight = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), 1024)
         binary, unary = torch.ops.mkldnn._linear_pointwise.binary, torch.ops.mkldnn._linear_pointwise.default
         if combine is not None:
             return lambda x, other: binary(x, other, weight, bias, combine)
-        pointwise = activation and activation.pointwise
-        attribute, algorithm = pointwise or ("none", "")
-
-        def product(x: Tensor) -> Tensor:
-            return unary(x, weight, bias, attribute, [], algorithm)  # type: ignore[no-any-return]
-
-    else:
-        product = partial(F.linear, weight=weight, bias=bias)
-        if combine is not None:
-            in_place = Tensor.add_ if combine == "add" else Tensor.mul_
-            return lambda x, other: in_place(product(x), other)
-    if activation is None or pointwise:
-        return product
-    apply = activation.apply
-    return lambda x: apply(product(x))
+        attribute, algorithm = activation.pointwise if activation else ("none", "")
+        return lambda x: unary(x, weight, bias, attribute, [], algorithm)
+    product = partial(F.linear, weight=weight, bias=bias)
+    if combine is not None:
+        in_place = Tensor.add_ if combine == "add" else Tensor.mul_
+        return lambda x, other: in_place(product(x), other)
+    return product if activation is None else lambda x: activation.apply(product(x))
 
 
 def _side_by_side(tensors: Sequence[Tensor], dtype: torch.dtype, rows: slice) -> Tensor:
@@ -135,8 +125,7 @@ def choose_weight_layout(dtype: torch.dtype) -> tuple[float, str]:
     Args:
         dtype: Of the computation.
     """
-    few = products().reordered_below
-    if not few:
+    if not (few := products().reordered_below):
         return 0, "F.linear, since oneDNN was not measured on this kind of CPU"
     try:
         if dtype == torch.bfloat16 and not torch.ops.mkldnn._is_mkldnn_bf16_supported():

@@ -136,8 +136,7 @@ def cached_backend(network: Any, call: CallSettings) -> CachedBackend:
         except (RuntimeError, MemoryError) as error:  # The module needs no copies; the next call tries again.
             if not is_out_of_memory(error):
                 raise
-            fused = "there is no memory for copies of its weights"
-            return CachedBackend(None, fused, settings, samples, current)
+            return CachedBackend(None, "there is no memory for copies of its weights", settings, samples, current)
         backend, reason = (None, fused) if isinstance(fused, str) else (fused, None)
         cached = state.cached = CachedBackend(backend, reason, settings, samples, current)
     return cached
