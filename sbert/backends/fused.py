@@ -149,7 +149,7 @@ class Fused(Backend):
     def __init__(self, network: Any, dtype: torch.dtype, compiling: Compiling = None) -> None:
         backbone = cast("Backbone", describe(network))
         # Why the weights have their layout, in words.
-        layout = (0, "F.linear") if compiling is None else (0, "torch.compile")
+        layout: tuple[float, str] = (0, "F.linear") if compiling is None else (0, "torch.compile")
         on_cpu = compiling is None and network.device.type == "cpu"
         self._reordered_below, self.why = choose_weight_layout(dtype) if on_cpu else layout
         self.dtype: torch.dtype = dtype
