@@ -32,7 +32,7 @@ that way, and other models give the same vectors as with ``encode``.
 ## Keep an index
 
 An ``Index`` has ids, and texts can be added and removed. ``save`` writes all of it or nothing, and damage is noticed
-when it is loaded. All rows are compared, a million in tenths of a second. For many more, pass the vectors to an
+when it is loaded. All rows are compared, a million in a tenth of a second. For many more, pass the vectors to an
 approximate index, such as that of faiss or usearch, or to a database (``sbert.integrations``).
 
 >>> import tempfile

@@ -8,7 +8,7 @@ fused by weights, of which 0.6 for BM25 is the default, or by reciprocal ranks.
 
 python -m tests.benchmarks.hybrid --documents 1000000
 
-Times of a ``HybridIndex`` of so many documents of 60 words, with random vectors of 256 dims.
+Times of a ``HybridIndex`` of so many documents, of 60 words (``--words``) and random vectors of 256 dims.
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ def fused(words: Found, vectors: Found, **options: object) -> Found:
     return [fuse(*both, **options) for both in zip(*first, strict=True)]  # type: ignore[arg-type]
 
 
-def documents(count: int, folder: Path) -> None:
+def documents(count: int, words: int, folder: Path) -> None:
     """Print the times of an index of random texts, whose words follow Zipf's law, and of random vectors."""
     random, model = np.random.default_rng(0), SentenceEncoder(device="cpu")
     model.encode_document = model.encode_query = lambda texts: random.normal(size=(len(texts), 256))  # type: ignore
-    texts = [" ".join(map("w{}".format, random.zipf(1.1, 60) % 100_000)) for _ in range(20_000)]
+    texts = [" ".join(map("w{}".format, random.zipf(1.1, words) % 100_000)) for _ in range(20_000)]
     index = HybridIndex(model, folder)
     ways = {
         f"add {count} documents": lambda _: [
@@ -110,9 +110,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path)
     parser.add_argument("--documents", type=int)
+    parser.add_argument("--words", type=int, default=60)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        documents(options.documents, Path(folder)) if options.documents else quality(options.data)
+        documents(options.documents, options.words, Path(folder)) if options.documents else quality(options.data)
 
 
 if __name__ == "__main__":
