@@ -17,7 +17,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from sbert.backends import choose_backend
+from sbert.backends import ENGINES, choose_backend, choose_engine
 from sbert.backends.huggingface import adapters_alone, decide_tokenizers
 from sbert.batch import TokenBatch, TokenEmbeddings
 from sbert.functional import SIMILARITIES, Similarity, check_similarity, pairwise_similarity
@@ -55,7 +55,8 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
         modules: A folder or a name on the hub; or modules, of which the first tokenizes text. Default:
             ``"sbert-mini"``, the model that comes with the library.
         device: Device to run on. Default: the accelerator that torch finds, else the CPU.
-        dtype: Dtype of the weights and of the computation: ``"float32"``, ``"bfloat16"`` or ``"float16"``. With
+        dtype: Dtype of the weights and of the computation: ``"float32"``, ``"bfloat16"`` or ``"float16"``; with the
+            backend ``"onnx"`` or ``"openvino"``, ``"int8"``, which is compared with float32 (``check_int8``). With
             ``"auto"``, weights are float32 (modules passed by the caller keep theirs), and ``encode`` computes in
             bfloat16 on a CUDA GPU, in float16 on one without bfloat16 (T4, V100), and in float32 elsewhere. Vectors
             are always float32.
@@ -68,11 +69,13 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
         cache_folder: Folder for downloads.
         local_files_only: Use only files that have been downloaded before.
         model_kwargs: What transformers loads a folder with: ``dtype``, ``attn_implementation`` ("eager", "sdpa"), or
-            ``quantization_config``, such as ``transformers.BitsAndBytesConfig(load_in_4bit=True)``.
+            ``quantization_config``, such as ``transformers.BitsAndBytesConfig(load_in_4bit=True)``. With an engine,
+            ``file_name``, the file in the folder that it runs, such as ``"onnx/model_qint8_avx512.onnx"``.
         tokenizer_kwargs: Arguments of the tokenizer, in place of those of the folder.
         config_kwargs: Values of the configuration, in place of those of the folder.
         backend: ``"plain"`` runs transformers as Hugging Face modules, with padding and without any of this library's
-            ways to be faster; ``"auto"`` takes those, or what the environment variable ``SBERT_BACKEND`` says.
+            ways to be faster; ``"auto"`` takes those, or what the environment variable ``SBERT_BACKEND`` says;
+            ``"onnx"`` and ``"openvino"`` run small batches in ONNX Runtime and OpenVINO, on a CPU (``sbert.backends``).
 
     The other arguments of ``SentenceTransformer`` are taken as well: ``model_name_or_path=``, ``modules=``,
     ``processor_kwargs=``, ``trust_remote_code=``, though code from folders is never run, and ``model_card_data=None``.
@@ -115,12 +118,15 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
         config_kwargs: Mapping[str, Any] | None = None,
         backend: str = "auto",
     ) -> None:
-        weights_dtype, arguments = loading_options(dtype, model_kwargs, tokenizer_kwargs, config_kwargs)
-        device, modules = check_device(device or default_device()), modules or (hub.OWN,)
+        extra, in_engine, modules = dict(model_kwargs or {}), backend in ENGINES, modules or (hub.OWN,)
+        file = extra.pop("file_name", None) if in_engine else None
+        int8 = in_engine and (dtype == "int8" or "int8" in str(file))
+        weights_dtype, arguments = loading_options("float32" if int8 else dtype, extra, tokenizer_kwargs, config_kwargs)
+        device = check_device(device or ("cpu" if in_engine else default_device()))
         settings, reference, folder = EncoderSettings(), None, None
         if len(modules) == 1 and isinstance(modules[0], (str, os.PathLike)):
             find = partial(hub.resolve, token=token, cache_folder=cache_folder, local_files_only=local_files_only)
-            folder = find(modules[0], organisation="sentence-transformers", revision=revision)
+            folder = find(modules[0], organisation="sentence-transformers", revision=revision, file=file)
             # Weights that are there in half precision need no copy in it.
             keep_half = device.type == "cuda" and "quantization_config" not in arguments["model_kwargs"]
             read = partial(read_folder, folder, weights_dtype, find, arguments, keep_half)
@@ -133,10 +139,11 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
                 raise TypeError(f"{problem}; {remedy}; a list is passed as modules=")
         super().__init__(*chain)
         self._encoders: dict[str, SentenceEncoder] = {}  # Of the routes.
-        if choose_backend(backend) == "plain":
-            for module in self.modules():
-                if isinstance(module, Transformer):
-                    module.backend = "plain"
+        for module in self.modules() if in_engine or choose_backend(backend) == "plain" else ():
+            if isinstance(module, Transformer) and in_engine:
+                module.engine = choose_engine(module.network, backend, int8, folder, file)
+            elif isinstance(module, Transformer):
+                module.backend = "plain"
         self.name_or_path: str = os.fspath(modules[0]) if isinstance(modules[0], (str, os.PathLike)) else ""
         set_up(self, prompts, default_prompt_name, (settings.prompts, settings.default_prompt_name))
         self.similarity_fn_name = similarity_fn_name or settings.similarity_fn_name or "cosine"
@@ -157,6 +164,8 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
                     self._check_modules()
                     self.get_sentence_embedding_dimension()
         decide_tokenizers(self, None if reference is None else lambda: self.verify().max_difference)
+        if int8:
+            self.check_int8()
 
     def _check_modules(self) -> None:
         for encoder in self.encoders:
@@ -615,6 +624,26 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
     def has_reference(self) -> bool:
         """Whether the model has reference vectors, which ``verify`` needs."""
         return self._reference is not None
+
+    def check_int8(self, texts: Iterable[str] = verification.COMPARED_TEXTS) -> float:
+        """How much of the similarities is left in int8: their rank correlation with those in float32.
+
+        Args:
+            texts: What is compared, all pairs of it. Default: 20 texts of this library.
+
+        Returns:
+            Spearman's rank correlation of their cosine similarities: 1 for a model that does not compute in int8.
+
+        Raises:
+            ValueError: If it is below 0.99. A model that is loaded with ``dtype="int8"`` is refused so.
+
+        Example:
+            >>> model.check_int8(["A cat sleeps.", "A kitten naps.", "Taxes rise."])
+            1.0
+        """
+        texts, call = list(texts), Encoding(self.encoders[0], EncodeSettings(on_truncate="ignore"))
+        vectors, expected = (encode_texts(job, texts, quiet=True).numpy() for job in (call, call.in_full_precision()))
+        return verification.compare_int8(vectors, expected)
 
     def verify(self, tolerance: float | None = None) -> verification.Verification:
         """Encode the reference texts that were saved with the model, and compare the vectors with the saved ones.

@@ -34,8 +34,6 @@ def choose_backend(name: str) -> str:
         >>> choose_backend("plain")
         'plain'
     """
-    if name in ("onnx", "openvino"):
-        raise ValueError(f"backend={name!r} is not here; 'sbert export' writes models for other runtimes")
     if name not in ("torch", BACKENDS[1]):  # sentence-transformers calls its default "torch".
         check_choice("backend", name, BACKENDS)
     variable = os.environ.get("SBERT_BACKEND", BACKENDS[0])

@@ -21,7 +21,7 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 AnyBackend = TypeVar("AnyBackend", bound=Backend)
 # The largest difference of a row's vectors, relative to their norm. On a GPU: cosine 0.9995 in half precision, and in
 # float32 what TF32 gives, in which it may be told to multiply.
-_CPU, _HALF_ON_CPU = {torch.float32: 1e-4, torch.float64: 1e-8}, 0.1
+_CPU, _HALF_ON_CPU = {torch.float32: 1e-4, torch.float64: 1e-8, torch.int8: 0.5}, 0.1
 _GPU, _HALF_ON_GPU = {torch.float32: 1e-2, torch.float64: 1e-2}, 0.0316
 
 
@@ -66,8 +66,7 @@ def parity(
 
 def warn_slower(network: Any, reason: str) -> str:
     """Warn that a network runs by a plainer backend than it should, and return the reason."""
-    name = type(network).__name__
-    warnings.warn(f"{name} runs by its plain, slower forward: {reason}; {PLAIN_REMEDY}", stacklevel=2)
+    warnings.warn(f"{type(network).__name__} runs by its plain, slower forward: {reason}; {PLAIN_REMEDY}", stacklevel=2)
     return reason
 
 

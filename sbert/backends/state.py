@@ -13,6 +13,7 @@ from sbert.backends import packed
 from sbert.backends.attention import without_cudnn
 from sbert.backends.backend import Backend, CallSettings, RunBatch, inference_call
 from sbert.backends.cpu_training import CpuTraining
+from sbert.backends.engines import Engine, EngineChoice, weights_digest
 from sbert.backends.fused import Fused
 from sbert.backends.minimal_bert import BertModel, convert_model
 from sbert.backends.network import ModuleSnapshot, Samples, has_hooks, snapshot, state_of
@@ -20,6 +21,7 @@ from sbert.backends.packed import Packed
 from sbert.backends.padded import Padded, in_dtype
 from sbert.backends.parity import copy_without_hooks, parity, parity_limit, probe
 from sbert.batch import TokenBatch
+from sbert.inputs.arguments import warn
 from sbert.storage.files import is_failure, is_out_of_memory
 from sbert.storage.processes import Lock
 
@@ -34,7 +36,7 @@ class CachedBackend(NamedTuple):
 
     Args:
         backend: What computes; None if the module itself runs.
-        reason: Why it is not the fused forward, if it is not.
+        reason: Why the module itself runs.
         settings: For which settings and weights it was made.
         samples: Of these weights.
         modules: Those of the network then.
@@ -58,13 +60,14 @@ class ModelState:
         self.reads_first: bool | None = None
 
 
-def forward(network: Any, batch: TokenBatch, plain: bool = False) -> Tensor:
+def forward(network: Any, batch: TokenBatch, plain: bool = False, engine: EngineChoice | None = None) -> Tensor:
     """The last layer's vectors of all tokens, by the backend that is the fastest here.
 
     Args:
         network: A Hugging Face model, or a minimal BERT.
         batch: At least one token.
         plain: Whether the module itself runs, with padding.
+        engine: What the caller has chosen to encode in.
 
     Shape:
         Output: (tokens, dim), of the network's dtype or that of autocast.
@@ -78,7 +81,7 @@ def forward(network: Any, batch: TokenBatch, plain: bool = False) -> Tensor:
         run: RunBatch = select(network, device).forward
     else:
         if network not in call.forwards:
-            cached = cached_backend(network, call.settings) if call.settings.copies else None
+            cached = cached_backend(network, call.settings, engine) if call.settings.copies else None
             backend = None if cached is None else cached.backend
             call.forwards[network] = _of_module(network, call.settings, device) if backend is None else backend.forward
         run = call.forwards[network]
@@ -120,19 +123,20 @@ def _of_module(network: Any, settings: CallSettings, device: torch.device) -> Ru
     return partial(in_dtype, settings.dtype, network, module)
 
 
-def cached_backend(network: Any, call: CallSettings) -> CachedBackend:
+def cached_backend(network: Any, call: CallSettings, engine: EngineChoice | None = None) -> CachedBackend:
     """What computes from copies of the weights: made at its first use, and again after the weights have changed."""
     state, current = state_of(network, ModelState), snapshot(network)
-    settings, cached = (call.dtype, call.compiling, *current.version()), state.cached
+    settings, cached = (call.dtype, call.compiling, engine, *current.version()), state.cached
     same = cached is not None and cached.settings == settings and (cached.modules is current or not current.cacheable)
     if cached is not None and same and cached.samples.is_current():
         return cached
     with _lock:
+        if state.cached is not cached:  # By another thread.
+            return cached_backend(network, call, engine)
         state.cached = None  # Its copies are not needed while others are made.
         samples = Samples(network)
         try:
-            reason, dtype = Fused.supports(network, network.device, call.dtype), call.dtype
-            fused = reason or parity(Fused, network, network.device, dtype, dtype=dtype, compiling=call.compiling)
+            fused = _find_fused(network, call, engine)
         except (RuntimeError, MemoryError) as error:  # The module needs no copies; the next call tries again.
             if not is_out_of_memory(error):
                 raise
@@ -140,6 +144,19 @@ def cached_backend(network: Any, call: CallSettings) -> CachedBackend:
         backend, reason = (None, fused) if isinstance(fused, str) else (fused, None)
         cached = state.cached = CachedBackend(backend, reason, settings, samples, current)
     return cached
+
+
+def _find_fused(network: Any, settings: CallSettings, choice: EngineChoice | None) -> Fused | str:
+    """The engine or else the fused forward of a network, or the reason why it cannot run."""
+    device, dtype = network.device, settings.dtype
+    reason = Fused.supports(network, device, dtype)
+    if choice:
+        fits = device.type == "cpu" and settings == CallSettings(torch.float32)
+        if reason or not fits or choice.digest != weights_digest(network):
+            warn(f"torch runs the model, not {choice.name}: {reason or 'weights changed, or no float32 on a CPU'}")
+        elif isinstance(engine := parity(Engine, network, device, choice.dtype, choice=choice), Engine):
+            return engine
+    return reason or parity(Fused, network, device, dtype, dtype=dtype, compiling=settings.compiling)
 
 
 def materialize(network: Any) -> Any:
@@ -154,15 +171,16 @@ def materialize(network: Any) -> Any:
     return model
 
 
-def explain(network: Any, dtype: torch.dtype) -> tuple[str, dict[str, str]]:
+def explain(network: Any, dtype: torch.dtype, engine: EngineChoice | None = None) -> tuple[str, dict[str, str]]:
     """What runs a network in ``encode``, in words, and why each backend that would be preferred does not, by its name.
 
     Args:
         network: A Hugging Face model, or a minimal BERT.
         dtype: Of the arithmetic of ``encode``.
+        engine: What the caller has chosen to encode in.
     """
-    cached = cached_backend(network, CallSettings(dtype))
-    chosen = f"plain: {cached.reason}" if cached.backend is None else f"fused: {cached.backend.why}"
+    cached = cached_backend(network, CallSettings(dtype), engine)
+    chosen = f"plain: {cached.reason}" if cached.backend is None else f"{cached.backend.name}: {cached.backend.why}"
     refusals = {} if cached.reason is None else {Fused.name: cached.reason}
     for kind in (Packed, Padded):
         reason = refusal(kind, network, network.device, network.dtype)

@@ -64,12 +64,14 @@ model, options, versions or the processor have changed, or if the vectors are da
 backend does not run. ``sbert doctor MODEL --gpu`` tries a GPU stage by stage, each in a process of its own: vectors
 beside those of the CPU, attention, two models, threads, training, search and speed. What fails or dies has its reason
 in its line, and what avoids it. ``--report FILE`` also writes the lines to a file, as they come, with all tracebacks;
-``sbert.backends`` shows some. The exit code is 1 if a stage failed.
+``sbert.backends`` shows some. The exit code is 1 if a stage failed. ``--backend onnx`` and ``openvino``, with ``--dtype
+int8`` or without, are understood by all commands that load a model.
 
 ## Export
 
-``sbert export FORMAT MODEL DIR`` writes a folder that other programs run: ``onnx`` or ``torch-export``.
-Its ``README.md`` says how; ``sbert.saving.export`` explains the formats.
+``sbert export FORMAT MODEL DIR`` writes a folder that other programs run: ``onnx`` or ``torch-export``. Its
+``README.md`` says how; ``sbert.saving.export`` explains the formats. ``--dtype int8``, for ``onnx``, is compared with
+float32.
 
 ## Evaluate
 

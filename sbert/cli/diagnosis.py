@@ -43,10 +43,14 @@ def diagnose(model: SentenceEncoder) -> dict[str, str]:
         elif isinstance(module, Transformer) and module.backend == "plain":
             facts["forward"] = "plain: the Hugging Face module alone; leave out backend= and SBERT_BACKEND to undo it"
         elif isinstance(module, Transformer):
-            facts["forward"], reasons = explain(module.materialize(), dtype)  # Materialized as for training.
+            facts["forward"], reasons = explain(module.materialize(), dtype, module.engine)  # Materialized to train.
             facts |= {f"no {name}": reason for name, reason in reasons.items()}
-            facts["backend"] = "auto; SBERT_BACKEND=plain, or backend='plain', runs the Hugging Face module alone"
-            facts |= _explain_attention(module, facts["forward"].startswith("fused"), dtype)
+            # An engine is not chosen by itself: it takes packages, a file as large as the weights, and time to load.
+            others = "backend='onnx' or 'openvino' encodes single texts faster on a CPU, once installed"
+            facts["backend"] = f"{module.engine.name if module.engine else 'auto'}; {others}; 'plain' is the module"
+            if module.engine and module.engine.dtype == torch.int8:
+                facts["dtype"] = f"int8, whose similarities have a rank correlation of {model.check_int8():.3f}"
+            facts |= _explain_attention(module, not facts["forward"].startswith("plain"), dtype)
     return facts
 
 

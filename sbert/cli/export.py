@@ -18,6 +18,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("format", choices=_FORMATS, metavar="FORMAT", help=", ".join(_FORMATS))
     parser.add_argument("model", metavar="MODEL", help="folder, or name on the hub")
     parser.add_argument("folder", metavar="DIR", help="folder to write: the model, its tokenizer, and how to run it")
+    parser.add_argument(
+        "--dtype", default="float32", choices=("float32", "int8"), help="int8, of onnx: smaller, faster"
+    )
     add_options(parser, "--quiet")
 
 
@@ -32,10 +35,8 @@ def run(arguments: argparse.Namespace) -> None:
     from sbert.saving.export import export
 
     model = SentenceEncoder(arguments.model, device="cpu", dtype="float32")
-    difference = export(model, arguments.folder, arguments.format)
+    difference = export(model, arguments.folder, arguments.format, arguments.dtype)
     if not arguments.quiet:
         size = sum(file.stat().st_size for file in Path(arguments.folder).iterdir()) / 1e6
-        print(
-            f"{arguments.folder}: {size:.1f} MB, largest difference from encode {difference:.1e};"
-            " its README.md says how to run it"
-        )
+        result = f"{size:.1f} MB, largest difference from encode {difference:.1e}"
+        print(f"{arguments.folder}: {result}; its README.md says how to run it")

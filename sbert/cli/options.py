@@ -84,7 +84,8 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "texts": {"metavar": "FILE", "help": INPUT},
     "--device": {"metavar": "NAME", "help": "cpu, cuda, cuda:1, xpu, mps"},
     "--devices": {"type": names, "metavar": "NAMES", "help": "one process for each: cuda:0,cuda:1 or cpu,cpu"},
-    "--dtype": {"default": "auto", "metavar": "NAME", "help": "auto, float32, bfloat16 or float16"},
+    "--dtype": {"default": "auto", "metavar": "NAME", "help": "auto, float32, bfloat16, float16; int8 of an engine"},
+    "--backend": {"default": "auto", "metavar": "NAME", "help": "auto, plain; onnx, openvino: engines on the CPU"},
     "--column": {"metavar": "NAME", "help": "column or key of the texts"},
     "--format": {"choices": FILE_FORMATS, "metavar": "NAME", "help": f"of the file: {', '.join(FILE_FORMATS)}"},
     "--json": {"action": "store_true", "help": "print JSON, for programs"},
@@ -92,7 +93,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--output": {"type": new_file, "metavar": "FILE", "help": "file to write, instead of standard output"},
     "--quiet": {"action": "store_true", "help": "no progress bar and no summary"},
 }
-LOADING = ("--device", "--dtype")
+LOADING = ("--device", "--dtype", "--backend")
 READING = ("--column", "--format")
 SOURCES = (*LOADING, "--devices", *READING)
 TEXT_INPUT = ("model", "texts", *SOURCES)
@@ -155,8 +156,9 @@ def load_by_options(arguments: argparse.Namespace, kind: type | None = None) -> 
     devices = getattr(arguments, "devices", None)
     if devices and arguments.device:
         raise ValueError("--device and --devices both name devices; pass one of them")
-    device = "cpu" if devices else arguments.device  # From where the processes of a pool copy it to theirs.
-    model: Any = (kind or SentenceEncoder)(arguments.model, device=device, dtype=arguments.dtype)
+    # The processes of a pool copy it from the CPU to their devices.
+    options = {"device": "cpu" if devices else arguments.device, "dtype": arguments.dtype, "backend": arguments.backend}
+    model: Any = (kind or SentenceEncoder)(arguments.model, **options)
     if (threshold := getattr(arguments, "threshold", None)) is not None:
         check_threshold(threshold, "cosine" if getattr(arguments, "hybrid", False) else model.similarity_fn_name)
     return model.pool(devices) if devices else model

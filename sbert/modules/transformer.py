@@ -10,16 +10,7 @@ import torch
 from torch import nn
 
 from sbert import backends
-from sbert.backends import (
-    BertModel,
-    PlainTokenizer,
-    check_limit,
-    default_limit,
-    has_hooks,
-    huggingface,
-    load_minimal_bert,
-    vocab_size,
-)
+from sbert.backends import BertModel, PlainTokenizer, huggingface
 from sbert.batch import TokenBatch, TokenEmbeddings
 from sbert.inputs.arguments import known_arguments
 from sbert.modules.tokenizer import FastTokenizer, SlowTokenizer, Tokenizing
@@ -87,11 +78,12 @@ class Transformer(Tokenizing, nn.Module):
         self._tokenizer: Any = tokenizer
         self.lower_case: bool = lower_case
         self._copy: tuple[tuple[Any, int], FastTokenizer | SlowTokenizer] | None = None
-        self._limit = default_limit(model, tokenizer)
+        self._limit = backends.default_limit(model, tokenizer)
         if max_seq_length is not None:
             self.max_seq_length = max_seq_length
         self.backend = backend
         self.plain_devices: set[torch.device] = set()  # Those where a faster way has failed.
+        self.engine: Any = None  # What ``choose_engine`` returned, if an engine encodes.
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]
@@ -151,7 +143,7 @@ class Transformer(Tokenizing, nn.Module):
     def vocab_size(self) -> int | None:
         """Number of tokens in the embedding table; None without a table."""
         network: Any = self._modules["auto_model"]
-        return network.config.vocab_size if isinstance(network, BertModel) else vocab_size(network)
+        return network.config.vocab_size if isinstance(network, BertModel) else backends.vocab_size(network)
 
     @property
     def padding_reason(self) -> str | None:
@@ -165,7 +157,7 @@ class Transformer(Tokenizing, nn.Module):
 
     @max_seq_length.setter
     def max_seq_length(self, length: int | None) -> None:
-        self._limit = check_limit(self.network, length, sum(self.special_tokens) + 1)
+        self._limit = backends.check_limit(self.network, length, sum(self.special_tokens) + 1)
 
     @property
     def truncation_side(self) -> str:
@@ -188,12 +180,13 @@ class Transformer(Tokenizing, nn.Module):
             return batch.embeddings(torch.zeros(0, self.dim, dtype=network.dtype, device=batch.values.device))
         plain = self._backend == "plain" or batch.values.device in self.plain_devices
         learns = self.training or torch.is_grad_enabled()
-        if isinstance(network, BertModel) and not plain and (learns or has_hooks(network)):
+        if isinstance(network, BertModel) and not plain and (learns or backends.has_hooks(network)):
             network = self.materialize()
-        return batch.embeddings(backends.forward(network, batch, plain))
+        return batch.embeddings(backends.forward(network, batch, plain, self.engine))
 
     def extra_repr(self) -> str:
-        return f"max_seq_length={self.max_seq_length}, lower_case={self.lower_case}"
+        int8 = ", int8" if self.engine and self.engine.dtype == torch.int8 else ""
+        return f"max_seq_length={self.max_seq_length}, lower_case={self.lower_case}{int8}"
 
     def __repr__(self) -> str:
         return f"Transformer({type(self.network).__name__}, dim={self.dim}, {self.extra_repr()})"
@@ -201,7 +194,7 @@ class Transformer(Tokenizing, nn.Module):
 
 def _read(folder: Path, dtype: torch.dtype, tokenizer: Any) -> tuple[Any, Any]:
     """The model in a folder, and its tokenizer unless one is given."""
-    loaded = load_minimal_bert(folder, dtype)
+    loaded = backends.load_minimal_bert(folder, dtype)
     if loaded:
         return loaded[0], tokenizer or loaded[1]
     model = huggingface.load_network(folder, huggingface.load_config(folder, {}), dtype, {})

@@ -25,6 +25,7 @@ def resolve(
     token: str | bool | None = None,
     cache_folder: str | None = None,
     local_files_only: bool = False,
+    file: str | None = None,
 ) -> Path:
     """The local folder of a model, which is downloaded from the Hugging Face hub if necessary.
 
@@ -36,6 +37,7 @@ def resolve(
         token: Access token, for private models.
         cache_folder: Folder for downloads. Default: the cache of the hub's client.
         local_files_only: Whether to use only what has been downloaded before.
+        file: What is downloaded beside the files of the model, for another runtime.
 
     Raises:
         FileNotFoundError: If there is neither such a folder nor such a model.
@@ -57,7 +59,7 @@ def resolve(
     failures: list[Exception] = []
     for candidate in [*names, text]:
         try:
-            return _download(candidate, local_files_only, revision=revision, token=token, cache_dir=cache_folder)
+            return _download(candidate, local_files_only, file, revision=revision, token=token, cache_dir=cache_folder)
         except Exception as error:  # Errors of the hub's client and of its HTTP library, which differ by version.
             failures.append(error)
     what = text if revision is None else f"{text} at revision {revision}"
@@ -86,13 +88,13 @@ def _remedy(name: str, failures: list[Exception], local: bool) -> str:
     return f"{remedy}, or pass a model's folder: {tail}"
 
 
-def _download(name: str, local_files_only: bool, **options: str | bool | None) -> Path:
+def _download(name: str, local_files_only: bool, file: str | None, **options: str | bool | None) -> Path:
     """The folder of a snapshot; weights that are pickled are fetched for a module without others."""
     from huggingface_hub import snapshot_download
 
     options = {**options, "local_files_only": local_files_only}
-    fetch = partial(snapshot_download, name, ignore_patterns=_OTHER_RUNTIMES, **options)
-    folder = Path(fetch(allow_patterns=_WANTED))
+    fetch = partial(snapshot_download, name, ignore_patterns=None if file else _OTHER_RUNTIMES, **options)
+    folder = Path(fetch(allow_patterns=[*_WANTED, *([f"*{file}*"] if file else [])]))
     modules = [path for path in folder.iterdir() if path.is_dir() and not path.name.endswith(_WEIGHTLESS)]
     pickled = [
         f"{path.relative_to(folder)}/pytorch_model*.bin".removeprefix("./")

@@ -1,11 +1,12 @@
 """Speed of this library, of sentence-transformers and of other runtimes: many texts, one sentence; and the ceiling.
 
 python -m tests.benchmarks.contenders --data stsb/train.tsv --column sentence1 [--sample 2500] [--rounds 5] [--busy]
-    [--model all-MiniLM-L6-v2] [--only sbert,openvino] [--work short,mixed,one]
+    [--model all-MiniLM-L6-v2] [--only sbert,openvino] [--work short,mixed,one,eight]
 
 Every contender has a process of its own, which loads once; they take turns on new texts in each round, after a short
 one to warm up. "short" are the texts of the file, "mixed" a quarter as many, each one to twenty of them joined; "one"
-are 200 texts in a call each, and with ``--busy`` others beside a process that only counts. A figure is the median over
+are 200 texts in a call each, and with ``--busy`` others beside a process that only counts; "eight" are eight threads
+that encode 25 texts each, one by one. A figure is the median over
 the rounds; in brackets, how many times as fast as sentence-transformers in float32 (the median of the ratios). The last
 columns compare the vectors of all these texts with its vectors, at length 1. "ceiling" is the part of the fastest
 matrix product of this machine in that dtype that the operations of the texts reach, without padding, attention in full.
@@ -13,7 +14,8 @@ Few texts in all make batches of very different lengths, which cost those who pa
 
 OpenVINO and ONNX Runtime run what ``sbert export`` writes, with as many threads as torch; "openvino default" computes
 in bfloat16 where the processor has it. They and CTranslate2 have the thinnest code around them: ``tokenizers``, texts
-sorted by their number of tokens, batches of 32 padded to their longest. Pooling for CTranslate2, which has none, is our
+sorted by their number of tokens, batches of 32 padded to their longest. "sbert onnx" and "sbert openvino" are
+``SentenceEncoder(backend=)``. Pooling for CTranslate2, which has none, is our
 own, as in "padded", the loop of a tutorial: the mean alone. ``sbert-mini`` is the bundled model, of another dim. What
 is not installed is left out: ``pip install "sbert[onnx]" openvino ctranslate2``.
 
@@ -31,6 +33,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from importlib.metadata import version
@@ -47,8 +50,9 @@ from sbert.data import read_texts
 from tests.benchmarks.runtimes import LIBRARIES, OWN, Plan, prepare
 from tests.benchmarks.turns import MODEL, OTHER, Round, compete, make_loads, processor
 
-SINGLES, LIMIT = 200, 600  # Texts that are encoded one by one; seconds after which a contender is ended.
+SINGLES, CALLERS, LIMIT = 200, 8, 600  # Texts one by one; threads; seconds after which a contender is ended.
 CONTENDERS = [f"{OTHER} float32", f"{OTHER} bfloat16", "sbert float32", "sbert bfloat16", "sbert 32 in input order"]
+CONTENDERS += ["sbert onnx", "sbert onnx int8", "sbert openvino", "onnxruntime int8"]
 CONTENDERS += ["padded 32 in input order", "openvino float32", "openvino default", "onnxruntime float32"]
 CONTENDERS += ["ctranslate2 float32", "ctranslate2 int8", OWN]
 
@@ -107,6 +111,12 @@ def make_round(name: str, plan: Plan) -> Round:
                     seconds.append(time.perf_counter() - begin)
             middle, high = 1000 * np.percentile(seconds, (50, 95))
             figures |= {f"{'busy' if busy else 'one'}: p50, ms": middle, f"p95{' busy' if busy else ''}, ms": high}
+        if "eight" in plan.work:
+            texts = make_loads(plan.texts, singles, 2 * number)["short"]
+            with ThreadPoolExecutor(CALLERS) as threads:
+                begin = time.perf_counter()
+                vectors += threads.map(lambda text: encode([text]), texts)
+                figures["eight: texts/s"] = singles / (time.perf_counter() - begin)
         return figures, None if library == OWN else np.concatenate([np.asarray(part, np.float32) for part in vectors])
 
     return run
@@ -148,7 +158,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--model", default="all-MiniLM-L6-v2")
     parser.add_argument("--only")
-    parser.add_argument("--work", default="short,mixed,one")
+    parser.add_argument("--work", default="short,mixed,one,eight")
     parser.add_argument("--busy", action="store_true")
     options = parser.parse_args()
     model = MODEL if options.model == "all-MiniLM-L6-v2" else options.model

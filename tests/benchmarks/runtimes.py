@@ -16,6 +16,7 @@ from tests.benchmarks.turns import MODEL, OTHER, make_loads
 
 Encode = Callable[[list[str]], Any]
 OWN, BATCH = "sbert-mini", 32
+EXPORTS = {"float32": "onnx", "int8": "onnx int8"}  # Folders of what ONNX Runtime runs.
 _BERT = {"pad_token_id": 0, "eos_token_id": 102}
 # Name of the classes in transformers, pooling, and sizes where they are not the defaults.
 MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {
@@ -63,6 +64,7 @@ def write_model(name: str, folder: Path) -> None:
 def prepare(plan: Plan, kinds: set[str]) -> tuple[Plan, dict[str, str]]:
     """Write the model and what runtimes read: the plan of the contenders, and why some cannot take part."""
     from sbert import SentenceEncoder
+    from sbert.cli.diagnosis import diagnose
     from sbert.saving.export import export
 
     failures = {}
@@ -82,12 +84,15 @@ def prepare(plan: Plan, kinds: set[str]) -> tuple[Plan, dict[str, str]]:
         tokenizer.enable_truncation(encoder.max_seq_length)
         tokenizer.save(str(folder / "tokenizer.json"))
 
-    for kind, write in {"onnx": partial(export, encoder, format="onnx"), "ctranslate2": convert}.items():
-        if kind in kinds - set(failures):
+    in_int8 = partial(export, encoder, format="onnx", dtype="int8")
+    exports = {"onnx": partial(export, encoder, format="onnx"), "onnx int8": in_int8, "ctranslate2": convert}
+    for kind, write in exports.items():
+        if kind.partition(" ")[0] in kinds - set(failures):
             try:
                 write(plan.folder / kind)
             except Exception as error:  # The other contenders go on.
                 failures[kind] = one_line(error)
+    print(f"\nHere, sbert float32 runs {diagnose(encoder)['forward']}", flush=True)
     rounds = [make_loads(plan.texts, plan.sample, number) for number in range(plan.rounds + 1)]
     operations = [{load: count_operations(encoder, some) for load, some in loads.items()} for loads in rounds]
     return plan._replace(limit=encoder.max_seq_length, operations=operations), failures
@@ -121,7 +126,9 @@ def theirs(dtype: str, plan: Plan) -> Encode:
 def ours(what: str, plan: Plan) -> Encode:
     from sbert import SentenceEncoder
 
-    model = SentenceEncoder(plan.model, device="cpu", dtype="bfloat16" if what == "bfloat16" else "float32")
+    dtype = next((name for name in ("bfloat16", "int8") if name in what), "float32")
+    backend = what.partition(" ")[0] if what.startswith(("onnx", "openvino")) else "auto"
+    model = SentenceEncoder(plan.model, device="cpu", dtype=dtype, backend=backend)
     encode = partial(model.encode, on_truncate="ignore", show_progress_bar=False)
     return in_input_order(encode) if "input order" in what else encode
 
@@ -183,10 +190,10 @@ def openvino(what: str, plan: Plan) -> Encode:
     return exported(path.parent, [port.get_any_name() for port in model.inputs], lambda inputs: model(inputs)[0])
 
 
-def onnxruntime(_: str, plan: Plan) -> Encode:
+def onnxruntime(what: str, plan: Plan) -> Encode:
     import onnxruntime
 
-    options, path = onnxruntime.SessionOptions(), plan.folder / "onnx" / "model.onnx"
+    options, path = onnxruntime.SessionOptions(), plan.folder / EXPORTS[what] / "model.onnx"
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
     options.intra_op_num_threads = plan.threads
     session = onnxruntime.InferenceSession(path, options)

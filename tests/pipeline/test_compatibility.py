@@ -17,7 +17,6 @@ TEXTS = [f"{a} {b}" for a in ("red fox", "small boat", "quiet lake") for b in ("
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"backend": "onnx"}, "backend='onnx' is not here; 'sbert export'"),
         ({"backend": "fast"}, "backend='fast' is unknown; pass one of 'auto', 'plain'"),
         ({"model_kwargs": {"device_map": "auto"}}, "model_kwargs has device_map, where dtype, attn_impl"),
         ({"model_kwargs": {"attn_implementation": "magic"}}, "attn_implementation='magic' is unknown; pass one of"),

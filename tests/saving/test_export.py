@@ -37,7 +37,7 @@ def untraced(monkeypatch: pytest.MonkeyPatch) -> None:
     """A torch-export that keeps the encoder instead of tracing it."""
     kept: list[Any] = []
 
-    def write(encoder: Any, names: Any, path: Path) -> None:
+    def write(encoder: Any, names: Any, limit: Any, path: Path, *_: Any) -> None:
         kept.append(encoder)
         path.write_bytes(bytes(10**5))
 
@@ -47,7 +47,6 @@ def untraced(monkeypatch: pytest.MonkeyPatch) -> None:
 
     made = folder.EXPORT_FORMATS["torch-export"]._replace(write=write, load=lambda _: run)
     monkeypatch.setitem(folder.EXPORT_FORMATS, "torch-export", made)
-    monkeypatch.setattr(folder, "trace", lambda encoder, _: encoder)
 
 
 def require_packages(kind: str) -> None:
@@ -114,6 +113,13 @@ def test_every_module_and_setting(kind: str, bert: Path, tmp_path: Path, monkeyp
     assert "| none |" not in text
 
 
+@pytest.mark.slow  # As above.
+def test_int8(bert: Path, tmp_path: Path) -> None:
+    require_packages("onnx")
+    assert main(["export", "onnx", str(bert), str(tmp_path / "exported"), "--dtype", "int8"]) == 0
+    assert "the rank correlation of their similarities is" in (tmp_path / "exported" / "README.md").read_text()
+
+
 # ------------------------------------------------------------------------------------------------ what is refused
 
 
@@ -151,7 +157,8 @@ def test_other_vectors_leave_no_folder(bert: Path, tmp_path: Path, monkeypatch: 
     with pytest.raises(RuntimeError, match=r"differ by up to .* nothing was written"):
         export(model, path, "torch-export")
     assert not list(tmp_path.iterdir())
-    monkeypatch.setattr(folder, "trace", lambda *_: 1 / 0)
+    fails = {"torch-export": folder.EXPORT_FORMATS["torch-export"]._replace(write=lambda *_: 1 / 0)}
+    monkeypatch.setattr(folder, "EXPORT_FORMATS", fails)
     with pytest.raises(RuntimeError, match=r"does not take this model \(ZeroDivisionError"):
         export(model, path, "torch-export")
     assert not list(tmp_path.iterdir())

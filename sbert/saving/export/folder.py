@@ -15,22 +15,21 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import nn
-from torch.export import Dim, ExportedProgram
 
+from sbert.backends import trace, write_onnx
 from sbert.inputs.arguments import check_choice
 from sbert.inputs.extras import require
 from sbert.inputs.prompts import default_prompt
 from sbert.modules import Normalize
 from sbert.saving.export.traceable import PaddedEncoder, why_not
 from sbert.saving.model_card import fill_template
+from sbert.saving.verification import COMPARED_TEXTS, compare_int8
 from sbert.storage.atomic import replacing
 from sbert.storage.files import is_failure, one_line
 from sbert.storage.folders import check_own, find_foreign
 
 _Predict = Callable[[dict[str, npt.NDArray[np.int64]]], Any]
 _OUTPUT, _TOKENIZER, _CARD = "sentence_embedding", "tokenizer.json", "README.md"
-# A file of the format of ONNX, which is that of protobuf, has at most 2 GB; larger weights are a file of their own.
-_LARGE = 1_900_000_000
 # Largest accepted difference from ``encode``.
 _TOLERANCE = 1e-5
 
@@ -41,27 +40,20 @@ class ExportFormat(NamedTuple):
     Args:
         file: Name of its main file.
         packages: The packages that write it and, as the last one, run it.
-        write: Called with the traced encoder, the names of its inputs and the path.
+        write: Called with the encoder, the names of its inputs, its limit of tokens, the path, the name of the output,
+            and whether to convert weights to int8.
         load: The model in a file, as a function of named arrays.
         recipe: Python code that computes ``vectors`` from ``inputs``, a dict of lists of lists by names.
     """
 
     file: str
     packages: tuple[str, ...]
-    write: Callable[[ExportedProgram, Sequence[str], Path], None]
+    write: Callable[[PaddedEncoder, tuple[str, ...], int | None, Path, str, bool], None]
     load: Callable[[Path], _Predict]
     recipe: str
 
 
 # -------------------------------------------------------------------------------------------------------- formats
-
-
-def _write_onnx(program: ExportedProgram, names: Sequence[str], path: Path) -> None:
-    shapes = {name: {0: "batch", 1: "length"} for name in names}
-    options: dict[str, Any] = {"input_names": names, "output_names": [_OUTPUT], "dynamic_shapes": shapes}
-    model: Any = torch.onnx.export(program, dynamo=True, verbose=False, **options)
-    size = sum(weights.nbytes for weights in program.state_dict.values())
-    model.save(path, external_data=size > _LARGE)
 
 
 def _load_onnx(path: Path) -> _Predict:
@@ -78,14 +70,14 @@ EXPORT_FORMATS: dict[str, ExportFormat] = {
     "onnx": ExportFormat(
         "model.onnx",
         ("onnx", "onnxscript", "onnxruntime"),
-        _write_onnx,
+        write_onnx,
         _load_onnx,
         'vectors = onnxruntime.InferenceSession("model.onnx").run(None, inputs)[0]',
     ),
     "torch-export": ExportFormat(
         "model.pt2",
         ("torch",),
-        lambda program, _, path: torch.export.save(program, path),
+        lambda encoder, names, limit, path, *_: torch.export.save(trace(encoder, names, limit), path),
         _load_program,
         "inputs = {name: torch.tensor(rows) for name, rows in inputs.items()}\n"
         'vectors = torch.export.load("model.pt2").module()(**inputs).numpy()',
@@ -98,17 +90,10 @@ _FILES = {*_MODEL_FILES, "model.onnx.data", _TOKENIZER, _CARD}
 
 # Of a tokenizer's encoding, the values of each input.
 _VALUES = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_ids": "type_ids"}
-# The texts whose vectors are compared, of 1 to 600 words.
-_WORDS = (
-    "The night train to Čadca left at ten past nine, and no one on platform 3 had told the baker's DAUGHTER that her"
-    " trunk, with two hundred letters and a clock, was still in the waiting room; 東京 was far away. Why worry?"
-).split()
-_COUNTS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 17, 20, 24, 28, 33, 40, 60, 600)
-_TEXTS = [" ".join((_WORDS * 20)[3 * i :][:count]) for i, count in enumerate(_COUNTS)]
 _BATCHES = ((0, 1), (1, 4), (4, 19), (19, 20))
 
 
-def export(model: nn.Sequential, path: str | os.PathLike[str], format: str) -> float:  # noqa: A002
+def export(model: nn.Sequential, path: str | os.PathLike[str], format: str, dtype: str = "float32") -> float:  # noqa: A002
     """Write an encoder to a folder that other programs run: tokens in, vectors out, float32.
 
     The folder has the model, its tokenizer.json, and a README.md with the lines that run it, the prompts and the limit
@@ -119,14 +104,17 @@ def export(model: nn.Sequential, path: str | os.PathLike[str], format: str) -> f
         model: The ``SentenceEncoder``, which stays as it is.
         path: The folder. Its parent folders are created. An earlier export there is replaced.
         format: ``"onnx"`` or ``"torch-export"``.
+        dtype: ``"float32"``; or, for ``"onnx"``, ``"int8"``, whose vectors differ: see ``SentenceEncoder.check_int8``.
 
     Returns:
         The largest difference of one number from the vectors of ``encode``.
 
     Raises:
-        ValueError: If the model cannot be exported (the message says why), or the folder has other files.
+        ValueError: If the model cannot be exported (the message says why), or not in int8 without harm, or the folder
+            has other files.
         ImportError: If a package is not installed. The message says how to install it.
-        RuntimeError: If the exporter fails, or the difference exceeds 1e-5 (times the largest number, if above 1).
+        RuntimeError: If the exporter fails, or the difference exceeds 1e-5 (times the largest number, if above 1) in
+            float32.
 
     Example:
         >>> import tempfile
@@ -138,6 +126,7 @@ def export(model: nn.Sequential, path: str | os.PathLike[str], format: str) -> f
         True
     """
     check_choice("format", format, tuple(EXPORT_FORMATS))
+    check_choice("dtype", dtype, ("float32", "int8") if format == "onnx" else ("float32",))
     if getattr(model, "is_cross_encoder", True):
         raise TypeError(f"{type(model).__name__} cannot be exported; pass a SentenceEncoder")
     if reason := why_not(model):
@@ -147,13 +136,14 @@ def export(model: nn.Sequential, path: str | os.PathLike[str], format: str) -> f
         with require(f"export to {format}", package, format):
             import_module(package)
     plain: Any = copy.deepcopy(model).to("cpu", torch.float32)
+    plain[0].engine = None
     with replacing(Path(path), _check) as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Those of exporters are about their own code.
-        expected = plain.encode(_TEXTS, prompt="", on_truncate="ignore", show_progress_bar=False)
+        expected = plain.encode(COMPARED_TEXTS, prompt="", on_truncate="ignore", show_progress_bar=False)
         encoder, tokenizer = PaddedEncoder(plain), _configure_tokenizer(plain[0])
         tokenizer.save(str(folder / _TOKENIZER))
         try:
-            target.write(trace(encoder, plain.max_seq_length), encoder.inputs, folder / target.file)
+            target.write(encoder, encoder.inputs, plain.max_seq_length, folder / target.file, _OUTPUT, dtype == "int8")
             vectors = _encode(target.load(folder / target.file), tokenizer, encoder.inputs)
         except Exception as error:
             if not is_failure(error):
@@ -161,23 +151,16 @@ def export(model: nn.Sequential, path: str | os.PathLike[str], format: str) -> f
             message = f"{format} does not take this model ({one_line(error)}); try another format"
             raise RuntimeError(message) from error
         difference = float(np.abs(vectors - expected).max())
-        if not difference <= _TOLERANCE * max(1.0, float(np.abs(expected).max())):
+        compared = f"{difference:.1e} from those of `encode`"
+        if dtype == "int8":
+            compared += f"; the rank correlation of their similarities is {compare_int8(vectors, expected):.3f}"
+        elif not difference <= _TOLERANCE * max(1.0, float(np.abs(expected).max())):
+            problem = f"the vectors of the exported model differ by up to {difference:.1e} from those of encode"
             raise RuntimeError(
-                f"the vectors of the exported model differ by up to {difference:.1e} from those of encode, where"
-                f" {_TOLERANCE:.0e} is allowed, so nothing was written; try another format"
+                f"{problem}, where {_TOLERANCE:.0e} is allowed, so nothing was written; try another format"
             )
-        (folder / _CARD).write_text(_readme(plain, target, encoder.inputs, difference), encoding="utf-8")
+        (folder / _CARD).write_text(_readme(plain, target, encoder.inputs, compared), encoding="utf-8")
     return difference
-
-
-def trace(encoder: PaddedEncoder, limit: int | None) -> ExportedProgram:
-    """The program of an encoder, for any number of rows and up to ``limit`` tokens."""
-    longest = min(8, limit or 8)
-    # Separate tensors: the same one under two names would become one input.
-    example = {name: torch.ones(2, longest, dtype=torch.int64) for name in encoder.inputs}
-    sizes = {0: Dim("batch", min=1), 1: Dim("length", min=1, max=limit)}
-    with torch.no_grad():
-        return torch.export.export(encoder, (), example, dynamic_shapes=dict.fromkeys(example, sizes))
 
 
 def _configure_tokenizer(transformer: Any) -> Any:
@@ -195,7 +178,7 @@ def _encode(predict: _Predict, tokenizer: Any, inputs: tuple[str, ...]) -> npt.N
     """The vectors of all texts, in batches of different shapes. Shape: (texts, dim)."""
     parts = []
     for start, end in _BATCHES:
-        encodings = tokenizer.encode_batch(_TEXTS[start:end])
+        encodings = tokenizer.encode_batch(COMPARED_TEXTS[start:end])
         values = {name: [getattr(encoding, _VALUES[name]) for encoding in encodings] for name in inputs}
         parts.append(predict({name: np.array(rows, np.int64) for name, rows in values.items()}))
     return np.concatenate(parts)
@@ -211,8 +194,8 @@ def _check(target: Path) -> None:
     check_own(target, "an exported model", find)
 
 
-def _readme(model: Any, target: ExportFormat, inputs: Sequence[str], difference: float) -> str:
-    """The README.md of a folder; ``difference`` is the largest one from ``encode``."""
+def _readme(model: Any, target: ExportFormat, inputs: Sequence[str], compared: str) -> str:
+    """The README.md of a folder; ``compared`` says how far its vectors are from those of ``encode``."""
     default = default_prompt(model)
     prompts = "".join(f"| {name} | {text!r} |\n" for name, text in model.prompts.items() if text)
     first = f"\nBy default, {default!r} stands before every text." if default else ""
@@ -224,7 +207,7 @@ def _readme(model: Any, target: ExportFormat, inputs: Sequence[str], difference:
         length=" and length 1" if isinstance(model[-1], Normalize) and model.truncate_dim is None else "",
         limit=model.max_seq_length or "any number of",
         version=version("sbert"),
-        difference=f"{difference:.1e}",
+        compared=compared,
         names=", ".join(f"`{name}`" for name in inputs),
         output=_OUTPUT,
         package=target.packages[-1],
