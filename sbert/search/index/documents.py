@@ -137,7 +137,7 @@ class Documents:
             about, numbers, execute = self.about(), dict[str, int](), self._connection.execute
             if about["version"] == _VERSION:  # Another process was first.
                 return False
-            about.update(change=about["change"] + 1, checksum=0)
+            about["checksum"] = 0
             for statement in ("ALTER TABLE documents RENAME TO version_1", *_TABLES):
                 execute(statement)
             for row, *fields, text, _ in map(self._check, execute("SELECT * FROM version_1 ORDER BY row")):
