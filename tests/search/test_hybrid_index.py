@@ -109,8 +109,7 @@ def test_changes_leave_what_a_new_index_has(
     for step in range(60):
         index, some = chance.choice(opened), chance.sample(sorted(texts), min(len(texts), chance.randint(0, 7)))
         new = {name: chance.choice(TEXTS) for name in [range(10 * step, 10 * step + 4), some, ()][step % 3]}
-        arguments = (list(new.values()), list(new)) if step % 3 < 2 else (some,)
-        getattr(index, ("add", "update", "remove")[step % 3])(*arguments)
+        getattr(index, ("add", "update", "remove")[step % 3])(*([*new.values()], [*new]) if step % 3 < 2 else (some,))
         texts = {name: text for name, text in texts.items() if name not in some or not step % 3} | new
         if step % 4 == 0:
             opened[chance.randrange(3)] = HybridIndex(model, tmp_path)
@@ -127,8 +126,7 @@ def test_a_folder_of_an_earlier_version_is_converted_once(model: SentenceEncoder
     with closing(sqlite3.connect(tmp_path / "documents.sqlite")) as connection, connection:
         [(content,)] = connection.execute("SELECT content FROM about")
         rows = connection.execute("SELECT row, id, metadata, spans, vectors, text FROM documents").fetchall()
-        for table in ("documents", "terms", "removals"):
-            connection.execute(f"DROP TABLE {table}")
+        connection.executescript("DROP TABLE documents; DROP TABLE terms; DROP TABLE removals")
         connection.execute("CREATE TABLE documents (row INTEGER PRIMARY KEY, id, metadata, spans, vectors, text, crc)")
         crcs = [documents.document_checksum(*row) for row in rows]
         connection.executemany("INSERT INTO documents VALUES (?, ?, ?, ?, ?, ?, ?)", map(add, rows, zip(crcs)))
