@@ -75,7 +75,7 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
         config_kwargs: Values of the configuration, in place of those of the folder.
         backend: ``"plain"`` runs transformers as Hugging Face modules, with padding and without any of this library's
             ways to be faster; ``"auto"`` takes those, or what the environment variable ``SBERT_BACKEND`` says;
-            ``"onnx"`` and ``"openvino"`` run small batches in ONNX Runtime and OpenVINO, on a CPU (``sbert.backends``).
+            ``"onnx"`` and ``"openvino"`` run single texts in ONNX Runtime and OpenVINO, on a CPU (``sbert.backends``).
 
     The other arguments of ``SentenceTransformer`` are taken as well: ``model_name_or_path=``, ``modules=``,
     ``processor_kwargs=``, ``trust_remote_code=``, though code from folders is never run, and ``model_card_data=None``.

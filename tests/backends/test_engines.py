@@ -43,7 +43,7 @@ def distance(vectors: Any, folder: Path, texts: Any = TEXTS) -> float:
 @pytest.mark.parametrize("family", ["bert", "roberta", "mpnet", "modernbert", "qwen3", "t5-encoder"])
 @pytest.mark.parametrize("backend", engines.ENGINES)
 def test_vectors_are_those_of_torch(backend: str, family: str, tmp_path: Path, opened: list[int]) -> None:
-    """Texts in padded batches, and one by one."""
+    """Texts together, and one by one."""
     model = SentenceEncoder(build(family, tmp_path, limit=62), backend=backend)
     assert distance(model.encode(TEXTS), tmp_path) <= 2e-6
     assert distance([model.encode(text) for text in TEXTS], tmp_path) <= 2e-6
@@ -65,7 +65,6 @@ def test_what_is_kept_serves_all(folder: Path, opened: list[int], monkeypatch: p
     if not child:
         os._exit(int(distance(model.encode("lake"), folder, "lake") > 1e-6))
     assert os.waitpid(child, 0)[1] == 0
-    monkeypatch.setattr(engines, "_MOST_TOKENS", 60)
     monkeypatch.setattr(engines.Engine, "_run", None)
     assert distance(model.encode(TEXTS), folder) <= 1e-6
 
