@@ -21,8 +21,8 @@ parameters are those of the data's columns; ``sbert.training.Signature`` has the
 | the same with a teacher's scores | ``ListNetLoss``, ``ScoreMarginMSELoss`` |
 | the same with the relevant document first, and negatives in the batch | ``LocalizedContrastiveLoss`` |
 
-Three wrappers take other losses: ``MatryoshkaLoss`` trains vectors that can be truncated, ``AdaptiveLayerLoss`` layers
-that can be left out, and ``WeightedSum`` adds losses, such as ``GlobalOrthogonalRegularizationLoss`` to any other.
+Two wrappers take other losses: ``MatryoshkaLoss`` trains vectors that can be truncated, and ``WeightedSum`` adds
+losses, such as ``GlobalOrthogonalRegularizationLoss`` to any other.
 
 ## A loss of your own
 
@@ -83,7 +83,7 @@ resume. TSDAE trains without labels: a decoder rebuilds a text from the vector o
 
 **Several layers, several models**: a loss sees vectors only. Where it needs those of all layers, or of two models, the
 encoder returns them side by side: a subclass of ``Transformer`` concatenates them in its ``forward``, as
-``tests/losses/test_layers.py`` shows for ``AdaptiveLayerLoss`` and ``ContrastiveTensionLoss``. Or the loss has a method
+``tests/losses/test_layers.py`` shows for ``ContrastiveTensionLoss``. Or the loss has a method
 ``encode(model, batch)``, which the trainer calls in place of ``model(batch)``; the wrappers refuse such a loss.
 
 ## Pitfalls: rows that teach nothing
@@ -117,10 +117,9 @@ from sbert.losses.pair_losses import (
 )
 from sbert.losses.ranking import ContrastiveTensionLoss, MegaBatchMarginLoss, MultipleNegativesRankingLoss
 from sbert.losses.score_losses import BinaryCrossEntropyLoss, CrossEntropyLoss, SquaredErrorLoss
-from sbert.losses.wrappers import AdaptiveLayerLoss, MatryoshkaLoss, WeightedSum
+from sbert.losses.wrappers import MatryoshkaLoss, WeightedSum
 
 __all__ = [
-    "AdaptiveLayerLoss",
     "AnglELoss",
     "BatchAllTripletLoss",
     "BatchHardTripletLoss",

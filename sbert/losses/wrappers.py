@@ -1,4 +1,4 @@
-"""Losses that combine other losses: MatryoshkaLoss, AdaptiveLayerLoss, WeightedSum."""
+"""Losses that combine other losses: MatryoshkaLoss, WeightedSum."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sbert.losses.checks import Data, check_columns, check_temperature, run_check
+from sbert.losses.checks import Data, check_columns, run_check
 from sbert.losses.module import LossModule, sum_parts
 from sbert.losses.signature import Loss, Signature
 
@@ -112,76 +111,6 @@ class MatryoshkaLoss(_Combination):
                 passed["labels"] = vectors[..., :dim]
             values.append(weight * sum_parts(self.losses[0](*(column[:, :dim] for column in columns), **passed)))
         return torch.stack(values).sum()
-
-
-class AdaptiveLayerLoss(_Combination):
-    """A loss on the vectors of every layer, so that a model is useful with its first layers alone.
-
-        loss = w_L l(x_L) + mean over l < L of w_l l(x_l) + k t KL( softmax(x_L / t) || softmax(x_l / t) )
-
-    The columns hold the vectors x_1 to x_L of all layers side by side: a loss sees vectors only, and a subclass of
-    ``Transformer`` concatenates them in its ``forward``. The Kullback-Leibler divergence is the mean over all vectors,
-    and has no gradient at x_L, from which the other layers learn.
-
-    With a ``MatryoshkaLoss`` as the loss, this is 2d-Matryoshka: vectors that can be truncated, of every layer.
-    Here all layers count in every step; the paper draws one.
-
-    Args:
-        loss: A loss module, or a function of columns.
-        layers: L, the number of layers.
-        weights: w, one weight for each layer, the last layer last; by default all 1.
-        kl_weight: k; 0 leaves the divergence out.
-        kl_temperature: t.
-
-    Shape:
-        Each column: (rows, layers * dim). labels, texts, guide and row data: as the loss takes them. Output: scalar.
-
-    Raises:
-        ValueError: If a setting is invalid, or the vectors cannot be divided into so many layers.
-        TypeError: If the loss is not callable, or does not take an extra that was passed.
-
-    References:
-        Li et al., 2024 (2d-Matryoshka). https://arxiv.org/abs/2402.14776
-
-    Example:
-        >>> from sbert.losses import CosineSimilarityLoss
-        >>> loss = AdaptiveLayerLoss(CosineSimilarityLoss(), layers=2, kl_weight=0)
-        >>> second = torch.tensor([[1.0, 0.0, 0.0, 1.0]])  # The first layer sees equal texts, the last does not.
-        >>> loss(torch.tensor([[1.0, 0.0, 1.0, 0.0]]), second, labels=torch.tensor([1.0]))
-        tensor(1.)
-    """
-
-    takes_several_vectors = True
-
-    def __init__(
-        self,
-        loss: Loss,
-        layers: int,
-        weights: Sequence[float] | None = None,
-        kl_weight: float = 1.0,
-        kl_temperature: float = 0.3,
-    ) -> None:
-        if layers < 2 or not 0 <= kl_weight < math.inf:
-            raise ValueError(f"layers={layers}, kl_weight={kl_weight}; pass 2 layers or more, a weight of 0 or more")
-        super().__init__([loss], weights, layers)
-        self.layers: int = layers
-        self.kl_weight: float = kl_weight
-        self.kl_temperature: float = check_temperature(kl_temperature)
-
-    def forward(self, *columns: Tensor, **extras: Any) -> Tensor:
-        passed, columns = self._select_extras(extras), tuple(check_columns(self, *columns))
-        if columns[0].shape[1] % self.layers:
-            raise ValueError(f"vectors of dim {columns[0].shape[1]} are not those of {self.layers} layers side by side")
-        layers = list(zip(*(column.chunk(self.layers, 1) for column in columns), strict=True))
-        losses: list[Tensor] = [sum_parts(self.losses[0](*vectors, **passed)) for vectors in layers]
-        values = [weight * loss for weight, loss in zip(self.weights, losses, strict=True)]
-        loss = values[-1] + torch.stack(values[:-1]).mean()
-        if not self.kl_weight:
-            return loss
-        *logs, last = [(torch.cat(x) / self.kl_temperature).log_softmax(1) for x in layers]
-        target = last.detach()
-        divergences = [F.kl_div(log, target, reduction="batchmean", log_target=True) for log in logs]
-        return loss + self.kl_weight * self.kl_temperature * torch.stack(divergences).mean()
 
 
 class WeightedSum(_Combination):

@@ -110,7 +110,7 @@ TOML = """
 
 # ------------------------------------------------------------------------------------------------------- losses
 
-WRAPPERS = {"MatryoshkaLoss", "AdaptiveLayerLoss", "WeightedSum"}
+WRAPPERS = {"MatryoshkaLoss", "WeightedSum"}
 
 
 @pytest.mark.parametrize("name", sorted({*losses.__all__} - WRAPPERS))

@@ -185,15 +185,6 @@ def orthogonal_loss(loss: Any, columns: Columns, labels: Any) -> float:
     return mean(values)
 
 
-def adaptive_loss(loss: Any, columns: Columns, labels: Any) -> float:
-    dim = len(columns[0][0]) // loss.layers
-    blocks = [[[v[k * dim : (k + 1) * dim] for v in column] for column in columns] for k in range(loss.layers)]
-    *values, last = (w * formula(loss.losses[0], x, labels) for w, x in zip(loss.weights, blocks, strict=True))
-    *logs, target = [[[x / loss.kl_temperature for x in v] for column in block for v in column] for block in blocks]
-    far = mean(divergence(y, x) for log in logs for x, y in zip(log, target, strict=True))
-    return last + mean(values) + loss.kl_weight * loss.kl_temperature * far
-
-
 def matryoshka_loss(loss: Any, columns: Columns, labels: Any, **row_data: Any) -> float:
     (inner,) = loss.losses
     total = 0.0
@@ -246,7 +237,6 @@ FORMULAS: dict[str, Callable[..., float]] = {
     ),
     "SquaredErrorLoss": of_rows(lambda loss, s, y: ((1 / (1 + math.exp(-s[0])) if loss.activation else s[0]) - y) ** 2),
     "CrossEntropyLoss": of_rows(lambda loss, scores, label: -log_softmax(scores, label)),
-    "AdaptiveLayerLoss": adaptive_loss,
     "MatryoshkaLoss": matryoshka_loss,
     "WeightedSum": sum_loss,
 }

@@ -232,9 +232,6 @@ LOSSES = [
     Row(losses.ContrastiveTensionLoss(), 1, none, "", ALONE),
     Row(losses.MegaBatchMarginLoss(), 2, none),
     Row(losses.GlobalOrthogonalRegularizationLoss(2.0, 0.5), 2, none, "", ALONE),
-    Row(losses.AdaptiveLayerLoss(Ranking(), 2, [0.5, 2.0], 0), 3, none),
-    Row(losses.AdaptiveLayerLoss(losses.CosineSimilarityLoss(), 4, None, 0.1), 2, cosines, "divergence"),
-    Row(lambda dim: losses.AdaptiveLayerLoss(half_too(Ranking())(dim // 2), 2, None, 0.1), 3, none, "2d"),
     *(
         Row(loss, 1, relevance, str(number), of_lists=True)
         for number, loss in enumerate(

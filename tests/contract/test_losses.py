@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from sbert import losses
-from sbert.losses import AdaptiveLayerLoss, MatryoshkaLoss, MultipleNegativesRankingLoss, WeightedSum
+from sbert.losses import MatryoshkaLoss, MultipleNegativesRankingLoss, WeightedSum
 from sbert.losses.checks import Data
 from sbert.training import Signature
 from tests.contract.loss_formulas import LeftOut, formula, ranking_loss, similarity
@@ -115,7 +115,7 @@ def test_copies_signatures_equal_vectors_and_devices(row: Row) -> None:
 
 # Of those that two dimensions do not fit, by the beginnings of their names.
 NOT_TRUNCATED = {
-    "ContrastiveTension|AdaptiveLayer": "takes several vectors side by side; put MatryoshkaLoss into it",
+    "ContrastiveTension": "takes several vectors side by side; put MatryoshkaLoss into it",
     "SoftmaxLoss|.*-softmax|.*-projection": r"vectors have dim 4, but \w+ was made with dim=8; pass dim=4",
     "MatryoshkaLoss(?!-plain$)": r"dims contains [84], but the vectors have dim [42]; pass at most [42]",
 }
@@ -335,7 +335,6 @@ REFUSED: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: MatryoshkaLoss(3, [4]), TypeError, "the loss is of type int; pass a function or a module"),
     (lambda: MatryoshkaLoss(MSE(), [2])(TWO, labels=THREE), ValueError, "labels are vectors of dim 3, but the columns"),
     (lambda: losses.EmbeddingDistillationLoss(4), ValueError, "dim=4, teacher_dim=None; pass both for a projection"),
-    (lambda: AdaptiveLayerLoss(plain, 2)(THREE, THREE), ValueError, "of dim 3 are not those of 2 layers side by side"),
     (lambda: losses.CrossEntropyLoss(1), ValueError, "classes=1 leaves nothing to classify"),
     (lambda: MatryoshkaLoss(Encoding(), [2]), TypeError, "Encoding encodes by itself, which MatryoshkaLoss does not"),
     (lambda: WeightedSum((Triplet(), 1.0), (three_columns, 1.0)), ValueError, "but three_columns takes anchor, n"),
@@ -363,7 +362,7 @@ def test_what_does_not_fit_is_named(make: Callable[[], Any], error: type[Excepti
 
 
 ARGUMENTS = {"CrossEntropyLoss": "classes", "SoftmaxLoss": "dim, classes", "MatryoshkaLoss": "loss, dims"}
-ARGUMENTS |= {"AdaptiveLayerLoss": "loss, layers", "WeightedSum": "*pairs"}
+ARGUMENTS["WeightedSum"] = "*pairs"
 
 
 @pytest.mark.parametrize("name", losses.__all__)

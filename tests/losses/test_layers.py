@@ -23,8 +23,8 @@ from sbert import (
     Transformer,
     register_module,
 )
-from sbert.losses import AdaptiveLayerLoss, ContrastiveTensionLoss, MatryoshkaLoss, MultipleNegativesRankingLoss
-from sbert.training import Ranks, Signature, TrainingBatch, backward
+from sbert.losses import ContrastiveTensionLoss, MatryoshkaLoss, MultipleNegativesRankingLoss
+from sbert.training import Ranks
 from tests import small
 
 WORDS = small.CORPUS[1].split()
@@ -35,20 +35,18 @@ PAIRS = [(" ".join(WORDS[i : i + 4]), " ".join(WORDS[i + 2 : i + 5])) for i in r
 class EveryLayer(Transformer):
     """The vectors of all layers, side by side."""
 
-    first = 1  # Without the embeddings below.
-
     def __init__(self, model: Path | str) -> None:
         super().__init__(model)
         self.config = {"model": str(model)}
 
     @property
     def dim(self) -> int:
-        return super().dim * (1 - self.first + int(self.network.config.num_hidden_layers))
+        return super().dim * int(self.network.config.num_hidden_layers)
 
     def forward(self, batch: TokenBatch) -> TokenEmbeddings:
         ids, mask = batch.padded()
         output = self.materialize()(ids, attention_mask=mask.long(), output_hidden_states=True)
-        return batch.embeddings(torch.cat(output.hidden_states[self.first :], -1)[mask])
+        return batch.embeddings(torch.cat(output.hidden_states[1:], -1)[mask])
 
 
 class Twins(Transformer):
@@ -73,40 +71,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return Path(small.bert(tmp_path_factory.mktemp("model") / "bert"))
 
 
-class EveryState(EveryLayer):
-    """The same with the embeddings below the first layer, which sentence-transformers takes for a layer."""
-
-    first = 0
-
-
-def test_adaptive_layers_agree_with_sentence_transformers(folder: Path) -> None:
-    """2d-Matryoshka: value and gradients of all weights, in float64."""
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer import losses as peer
-    from sentence_transformers.sentence_transformer import modules
-
-    reader = modules.Transformer(str(folder))
-    theirs = SentenceTransformer(modules=[reader, modules.Pooling(16, "mean")], device="cpu").double().eval()
-    inner = peer.MatryoshkaLoss(theirs, peer.MultipleNegativesRankingLoss(theirs), [16, 8])
-    other = peer.AdaptiveLayerLoss(theirs, inner, -1, 0.7, kl_div_weight=0.5, layer_weighting=lambda layer: 1.0 + layer)
-    expected = other([theirs.preprocess(list(column)) for column in zip(*PAIRS, strict=True)], None)
-    expected.backward()
-
-    ours = SentenceEncoder(EveryState(folder), Pooling("mean"), device="cpu").double().eval()
-    ranking = MatryoshkaLoss(MultipleNegativesRankingLoss(), [16, 8])
-    loss = AdaptiveLayerLoss(ranking, layers=3, weights=[1.0, 2.0, 0.7], kl_weight=2 * 0.5)  # Theirs is a sum.
-    value = backward(ours, loss, TrainingBatch.of(ours, PAIRS, Signature.of(loss)))
-    torch.testing.assert_close(value, expected.detach(), rtol=0, atol=1e-9)
-    gradients = {name: p.grad for name, p in ours[0].network.named_parameters() if p.grad is not None}
-    known = {name: p.grad for name, p in reader.auto_model.named_parameters() if p.grad is not None}
-    assert gradients.keys() == known.keys()
-    for name, gradient in gradients.items():
-        torch.testing.assert_close(gradient, known[name], rtol=0, atol=1e-9)
-
-
 @pytest.mark.filterwarnings("ignore:not every program reads")
 def test_every_layer_is_trained(folder: Path, tmp_path: Path) -> None:
-    loss = AdaptiveLayerLoss(MatryoshkaLoss(MultipleNegativesRankingLoss(), [16, 8]), layers=2)
+    loss = MatryoshkaLoss(MultipleNegativesRankingLoss(), [32, 16])
     model = SentenceEncoder(EveryLayer(folder), Pooling("mean"), device="cpu")
     assert model.encode(PAIRS[0][0]).shape == (32,)
     last = SentenceEncoder(Transformer(folder), Pooling("mean"), device="cpu")

@@ -14,7 +14,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from sbert import losses
-from sbert.integrations.sentence_transformers import with_model
+from sbert.integrations.sentence_transformers.denoising import DenoisingAutoEncoderLoss
 from sbert.integrations.sentence_transformers.forms import DistanceMetric, SignatureAdapter, raise_not_supported
 from sbert.losses.module import LossModule
 
@@ -154,8 +154,7 @@ _MADE: dict[str, tuple[Any, ...]] = {
     "DistillKLDivLoss": (losses.DistillKLDivLoss, _divergence),
 }
 _NAMED: dict[str, Any] = {name: loss_class(f"losses.{name}", *settings) for name, settings in _MADE.items()}
-_WITH_MODEL = ("AdaptiveLayerLoss", "DenoisingAutoEncoderLoss", "Matryoshka2dLoss")
-_NAMED |= {name: getattr(with_model, name) for name in _WITH_MODEL}
+_NAMED["DenoisingAutoEncoderLoss"] = DenoisingAutoEncoderLoss
 _DISTANCES = ("TripletDistanceMetric", "SiameseDistanceMetric", "BatchHardTripletLossDistanceFunction")
 _NAMED |= dict.fromkeys(_DISTANCES, DistanceMetric)
 globals().update(_NAMED)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import random
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,7 @@ import torch
 from sentence_transformers.sentence_transformer import losses as peer
 from torch.utils.data import DataLoader
 
-from sbert import losses
-from sbert.integrations.sentence_transformers import SentenceTransformer, readers, with_model
+from sbert.integrations.sentence_transformers import SentenceTransformer, denoising, readers
 from sbert.losses.signature import Signature
 from sbert.training import TrainingBatch, backward
 from tests import small
@@ -58,41 +56,10 @@ def compare(models: list[Any], other: Any, loss: Any, rows: list[Any], labels: A
 CHUNKS: list[dict[str, Any]] = [{}, {"chunk_tokens": 15, "cached": True}]
 
 
-@pytest.mark.parametrize("options", CHUNKS)
-def test_layers_are_theirs(models: list[Any], options: dict[str, Any]) -> None:
-    arguments = {"n_layers_per_step": -1, "last_layer_weight": 0.7, "prior_layers_weight": 0.6}
-    arguments |= {"kl_div_weight": 0.5, "kl_temperature": 0.4}
-    inner = peer.MultipleNegativesRankingLoss(models[0])
-    mine = with_model.AdaptiveLayerLoss(models[1], losses.MultipleNegativesRankingLoss(), **arguments)
-    compare(models, peer.AdaptiveLayerLoss(models[0], inner, **arguments), mine, PAIRS, **options)
-    models[1].zero_grad()
-    arguments |= {"n_dims_per_step": -1, "matryoshka_weights": [1.0, 0.5], "kl_temperature": 0}
-    mine = with_model.Matryoshka2dLoss(models[1], losses.MultipleNegativesRankingLoss(), [16, 8], **arguments)
-    compare(models, peer.Matryoshka2dLoss(models[0], inner, [16, 8], **arguments), mine, PAIRS, **options)
-
-
-def test_draws_have_the_expected_value_of_theirs(models: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The mean over all draws of one layer and, for each of the layers, one dimension."""
-    other = peer.Matryoshka2dLoss(models[0], peer.MultipleNegativesRankingLoss(models[0]), [16, 8])
-    drawn: list[int] = []
-    monkeypatch.setattr(random, "sample", lambda values, _count: [values[drawn.pop(0)]])
-
-    def mean(features: Any) -> Any:
-        values = []
-        for case in range(8):
-            drawn[:] = [case // 4, case // 2 % 2, case % 2]
-            drawn[:2] = drawn[1::-1]  # The dimension of the last layer is drawn first.
-            values.append(other([dict(each) for each in features], None))
-        assert not drawn
-        return torch.stack(values).mean()
-
-    compare(models, mean, with_model.Matryoshka2dLoss(models[1], losses.MultipleNegativesRankingLoss(), [16, 8]), PAIRS)
-
-
 @pytest.mark.parametrize("tie", [True, False])
 def test_denoising_is_theirs(models: list[Any], folder: Path, tie: bool) -> None:
     other = peer.DenoisingAutoEncoderLoss(models[0], str(folder), tie).double().eval()
-    mine = with_model.DenoisingAutoEncoderLoss(models[1], str(folder), tie).eval()
+    mine = denoising.DenoisingAutoEncoderLoss(models[1], str(folder), tie).eval()
     shared = {id(p) for p in models[1].parameters()} & {id(p) for p in mine.parameters()}
     assert bool(shared) == tie
     assert mine.decoder.get_output_embeddings().weight is mine.decoder.get_input_embeddings().weight
@@ -110,7 +77,7 @@ def test_denoising_is_theirs(models: list[Any], folder: Path, tie: bool) -> None
 def test_old_fit(folder: Path) -> None:
     model = SentenceTransformer(str(folder), device="cpu")
     denoised = DataLoader(readers.DenoisingAutoEncoderDataset(TEXTS), batch_size=8, shuffle=True)
-    objectives = [(denoised, with_model.DenoisingAutoEncoderLoss(model))]
+    objectives = [(denoised, denoising.DenoisingAutoEncoderLoss(model))]
     before = copy.deepcopy(model.state_dict())
     model.fit(objectives, epochs=1, warmup_steps=0, show_progress_bar=False, optimizer_params={"lr": 1e-3})
     assert any(not torch.equal(before[name], value) for name, value in model.state_dict().items())
@@ -120,5 +87,4 @@ def test_a_decoder_trains_in_one_process(folder: Path, monkeypatch: pytest.Monke
     model = SentenceTransformer(str(folder), device="cpu")
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(ValueError, match="one process"):
-        with_model.DenoisingAutoEncoderLoss(model)
-    with_model.AdaptiveLayerLoss(model, losses.CoSENTLoss())
+        denoising.DenoisingAutoEncoderLoss(model)
