@@ -58,8 +58,8 @@ corpus = vectors(documents, "document")  # (documents, dim)
 query = options.query or next(iter(data.queries.values()))
 hits = semantic_search(vectors([query], "query"), corpus, options.top_k)
 print(f"{len(documents)} documents. {query}\n")
-for score, place in zip(hits.scores[0], hits.indices[0], strict=True):
-    print(f"{score:6.3f}  {names[place]:>6}  {short(documents[place])}")
+for hit in hits[0]:
+    print(f"{hit.score:6.3f}  {names[hit.row]:>6}  {short(documents[hit.row])}")
 
 figures = evaluator.measure(vectors)
 print(f"\nOver {len(data.queries)} queries:", end=" ")

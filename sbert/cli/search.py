@@ -33,7 +33,7 @@ from sbert.storage.folders import user_cache
 from sbert.storage.hub import OWN, resolve
 
 if TYPE_CHECKING:
-    from sbert.search import IndexHits
+    from sbert.search import Hits
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -78,14 +78,14 @@ def run(arguments: argparse.Namespace) -> None:
             for rank, (score, index) in enumerate(zip(scores, indices, strict=True), start=1)
             if arguments.threshold is None or score >= arguments.threshold
         ]
-        for query, scores, indices in zip(queries, *hits, strict=True)
+        for query, scores, indices in zip(queries, hits.scores, hits.ids, strict=True)
     ]
     show(arguments, _lines(queries, results), (record for hits in results for record in hits))
 
 
-def _hits(arguments: argparse.Namespace, queries: list[str], texts: list[str]) -> IndexHits:
+def _hits(arguments: argparse.Namespace, queries: list[str], texts: list[str]) -> Hits:
     """The scores and the indices of the best texts of each query."""
-    from sbert.search import BM25, IndexHits, fuse, semantic_search
+    from sbert.search import BM25, fuse, semantic_search
     from sbert.search.index.bm25 import choose_language
     from sbert.search.index.fusion import CANDIDATES, WEIGHTS
 
@@ -98,7 +98,7 @@ def _hits(arguments: argparse.Namespace, queries: list[str], texts: list[str]) -
     documents = _encode_documents(model, texts, path, progress(arguments))
     query_vectors = model.encode_query(queries, show_progress_bar=False)
     top_k = max(arguments.top_k, CANDIDATES) if arguments.hybrid else arguments.top_k
-    dense = IndexHits(*semantic_search(query_vectors, documents, top_k, similarity=model.similarity_fn_name))
+    dense = semantic_search(query_vectors, documents, top_k, similarity=model.similarity_fn_name)
     if not arguments.hybrid:
         return dense
     bm25 = BM25(language=choose_language("auto", model))

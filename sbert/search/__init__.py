@@ -26,8 +26,13 @@ that way, and other models give the same vectors as with ``encode``.
 >>> corpus = ["The cat sleeps.", "A kitten is napping.", "Taxes go up.", "The state raises taxes."]
 >>> vectors = model.encode_document(corpus)  # (4, 256)
 >>> hits = semantic_search(model.encode_query("Who sleeps?"), vectors, top_k=2)
->>> [corpus[row] for row in hits.indices[0]]  # hits.scores has the scores
-['The cat sleeps.', 'A kitten is napping.']
+>>> for hit in hits[0]:  # those of the first query
+...     print(f"{hit.score:.2f}  {corpus[hit.row]}")
+0.49  The cat sleeps.
+0.31  A kitten is napping.
+
+``hits.indices`` and ``hits.scores`` are the rows and the scores of all queries as arrays. ``hits.with_texts(corpus)``
+is a table with the texts, and ``hits.to_frame()`` a data frame of pandas.
 
 ## Keep an index
 
@@ -134,20 +139,20 @@ nothing; bits alone lose a quarter of the best results, so use them as a prefilt
 
 from sbert.pipeline.quantization import calibrate, dequantize, quantize
 from sbert.search.exact.clustering import cluster, community_detection, topic_words
-from sbert.search.exact.comparison import Hits
+from sbert.search.exact.comparison import Hit, Hits
 from sbert.search.exact.mining import SimilarPair, SimilarPairs, most_similar_pair, paraphrase_mining
 from sbert.search.exact.semantic_search import semantic_search
 from sbert.search.index.bm25 import BM25
 from sbert.search.index.fusion import Result, fuse
 from sbert.search.index.hybrid_index import HybridIndex
-from sbert.search.index.index import Index, IndexHits
+from sbert.search.index.index import Index
 from sbert.search.training_rows import mine_hard_negatives, score_lists
 
 __all__ = [
     "semantic_search",
+    "Hit",
     "Hits",
     "Index",
-    "IndexHits",
     "BM25",
     "fuse",
     "HybridIndex",

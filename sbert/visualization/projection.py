@@ -67,10 +67,10 @@ def nearest_neighbours(vectors: Vectors, count: int = _KEPT) -> Neighbours:
     """
     rows = len(check_vectors(vectors))
     wanted = max(0, min(count, rows - 1))
-    scores, indices = semantic_search(vectors, vectors, top_k=min(wanted + 1, rows))
+    hits = semantic_search(vectors, vectors, top_k=min(wanted + 1, rows))
     # Repeated texts may come before a text itself, or push it out.
-    order = np.argsort(indices == np.arange(rows)[:, None], axis=1, kind="stable")[:, :wanted]
-    return Neighbours(np.take_along_axis(indices, order, 1), np.take_along_axis(scores, order, 1))
+    order = np.argsort(hits.indices == np.arange(rows)[:, None], axis=1, kind="stable")[:, :wanted]
+    return Neighbours(np.take_along_axis(hits.indices, order, 1), np.take_along_axis(hits.scores, order, 1))
 
 
 def project_vectors(

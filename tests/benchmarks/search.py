@@ -80,7 +80,7 @@ def compare_search(corpus: torch.Tensor, queries: torch.Tensor) -> None:
         print("(faiss-cpu is not installed)")
 
     def same(results: dict[str, Any]) -> str:
-        scores, indices = results["sbert"]
+        scores, indices = results["sbert"].scores, results["sbert"].indices
         theirs = results["sentence-transformers"]
         others = {"theirs": np.array([[hit["corpus_id"] for hit in hits] for hits in theirs])}
         off = np.abs(scores - np.array([[hit["score"] for hit in hits] for hits in theirs])).max()

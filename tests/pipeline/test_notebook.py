@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pandas import DataFrame
 
 from sbert import Normalize, Pooling, SentenceEncoder
 from sbert.pipeline.notebook import Table
-from sbert.search import Hits, HybridIndex, IndexHits
+from sbert.search import Hits, HybridIndex
 
 EVIL = ["<script>alert(1)</script>", "a & b\u202e", "$5 or $6", "\"quoted\" 'text'\nand a line", "x" * 500]
 
@@ -73,17 +74,37 @@ def test_a_model(model: SentenceEncoder) -> None:
     assert [cell for cell in read(chain).cells if cell.startswith("module")] == ["module 0", "module 1", "module 2"]
 
 
-@pytest.mark.parametrize("kind", [Hits, IndexHits])
-def test_hits(kind: Any) -> None:
-    hits = kind(np.array([[0.9, 0.5], [0.25, 0.125]], np.float32), np.array([[1, 0], [0, 1]]))
+def test_hits() -> None:
+    hits = Hits(np.array([[0.9, 0.5], [0.25, 0.125]], np.float32), np.array([[1, 0], [0, 1]]))
     head = ["query", "rank", "score", "id"]
     assert read(hits).cells == [*head, *"0 1 0.9000 1".split(), "", *"2 0.5000 0".split(), *read(hits).cells[12:]]
     table = hits.with_texts(["<one>", "two"], ["Who?", "What?"])
     assert read(table).cells[5:10] == ["Who?", "1", "0.9000", "1", "two"]
     assert read(table).cells[10:15] == ["", "2", "0.5000", "0", "<one>"]
     assert repr(table).splitlines()[3] == "What?  1     0.2500  0   <one>"
-    named = IndexHits(np.array([[0.5]], np.float32), np.array([["cat"]], object))
+    named = Hits(np.array([[0.5]], np.float32), np.array([["cat"]], object))
     assert read(named.with_texts({"cat": "A cat."}, "Who?")).cells[-5:] == ["Who?", "1", "0.5000", "cat", "A cat."]
+    assert repr(named).splitlines()[1].split() == ["0", "1", "0.5000", "cat"]
+
+
+def test_hits_by_query() -> None:
+    hits = Hits(np.array([[0.75, 0.5], [0.25, 0.125]], np.float32), np.array([[1, 0], [0, 1]]))
+    assert hits[1] == hits[-1] == [*hits][1] == [(0, 0.25), (1, 0.125)]
+    assert [(hit.row, hit.id, hit.score) for hit in hits[0]] == [(1, 1, 0.75), (0, 0, 0.5)]
+    assert {type(value) for hit in hits[0] for value in hit} == {int, float}
+    assert len(hits) == 2
+    frame = DataFrame(hits[0])
+    assert frame.to_dict("list") == {"id": [1, 0], "score": [0.75, 0.5]}
+    frame = hits.to_frame()
+    assert frame.to_dict("list") == {"query": [0, 0, 1, 1], "id": [1, 0, 0, 1], "score": [0.75, 0.5, 0.25, 0.125]}
+    nothing = Hits(np.empty((0, 3), np.float32), np.empty((0, 3), np.int64))
+    assert ([*nothing], list(nothing.to_frame())) == ([], ["query", "id", "score"])
+    with pytest.raises(TypeError, match=r"not a dict; use hit.row or hit.score instead of hit\['corpus_id'\]"):
+        hits[0][0]["corpus_id"]
+    with pytest.raises(IndexError):
+        hits[2]
+    with pytest.raises(TypeError, match="'slice' object"):
+        hits[:1]
 
 
 def test_results_with_their_queries(model: SentenceEncoder) -> None:

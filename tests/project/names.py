@@ -32,7 +32,7 @@ WORDS = {
     r"\b(?:whoever|nobody|somebody|anybody)\b": "the caller, no other thread, another process",
     r"\b(?:vector|tensor|number|score|pair|figure|byte|bit)s? a (?:text|token|word|row|pair|sentence)\b": "one per",
     r"\bless (?:rows|texts|tokens|vectors|files|lines)\b": "fewer",
-    r"(?<!there )\bis no (?:valid |whole )?(?:shard|Parquet|IndexHits|file|folder|number|model)\b": "is not a …",
+    r"(?<!there )\bis no (?:valid |whole )?(?:shard|Parquet|Hits|file|folder|number|model)\b": "is not a …",
     r"\bbehind (?:a|the) (?:prompts?|models?|texts?)\b": "after",
     r"\bbit by bit\b": "bit-for-bit",
     r"\bcannot be had\b": "the limit is …",

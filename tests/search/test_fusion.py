@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sbert.search import BM25, IndexHits, fuse
+from sbert.search import BM25, Hits, fuse
 
 RNG = np.random.default_rng(0)
 
 
-def hits(queries: int, k: int, ids: np.ndarray) -> IndexHits:
+def hits(queries: int, k: int, ids: np.ndarray) -> Hits:
     scores = -np.sort(-RNG.normal(size=(queries, k)).astype(np.float32), axis=1)
-    return IndexHits(scores, np.stack([RNG.permutation(ids)[:k] for _ in range(queries)]))
+    return Hits(scores, np.stack([RNG.permutation(ids)[:k] for _ in range(queries)]))
 
 
 @pytest.mark.parametrize("names", [np.arange(-20, 20), np.array([f"id{row}" for row in range(40)], object)])
@@ -39,9 +39,9 @@ def test_the_formula(names: np.ndarray, method: str) -> None:
 
 
 def test_equal_scores_are_in_the_order_of_the_results() -> None:
-    first = IndexHits(np.array([[3.0, 2, 1]], np.float32), np.array([[5, 6, 7]]))
-    second = IndexHits(np.array([[9.0, 8, 7]], np.float32), np.array([[8, 7, 5]]))
-    third = IndexHits(np.array([[0.9, 0.8, 0.7]], np.float32), np.array([[7, 5, 9]]))
+    first = Hits(np.array([[3.0, 2, 1]], np.float32), np.array([[5, 6, 7]]))
+    second = Hits(np.array([[9.0, 8, 7]], np.float32), np.array([[8, 7, 5]]))
+    third = Hits(np.array([[0.9, 0.8, 0.7]], np.float32), np.array([[7, 5, 9]]))
     # 5 has the ranks 1, 3 and 2, and 7 has 3, 2 and 1: added up one after another, their sums may differ.
     for constant in (0, 1, 10, 60):
         found = fuse(first, second, third, constant=constant)
@@ -56,29 +56,29 @@ def test_equal_scores_are_in_the_order_of_the_results() -> None:
 def test_texts_without_a_word_of_the_query_count_as_not_found(method: str) -> None:
     lexical = BM25()
     lexical.add(["a cat", "a dog", "a bird", "the bird"])
-    vectors = IndexHits(np.array([[0.9, 0.8, 0.1, 0.0]], np.float32), np.array([[3, 2, 1, 0]]))
+    vectors = Hits(np.array([[0.9, 0.8, 0.1, 0.0]], np.float32), np.array([[3, 2, 1, 0]]))
     alone = fuse(vectors, method=method)
     both = fuse(vectors, lexical.search("fish", 4), method=method)
     np.testing.assert_array_equal(both.ids, alone.ids)
     np.testing.assert_array_equal(both.scores, alone.scores)
     assert fuse(vectors, lexical.search("cat", 4), method=method, weights=[1, 2], top_k=1).ids.tolist() == [[0]]
-    distances = IndexHits(np.array([[0.0, -2]], np.float32), np.array([[4, 5]]))  # The same vector: distance 0.
+    distances = Hits(np.array([[0.0, -2]], np.float32), np.array([[4, 5]]))  # The same vector: distance 0.
     assert fuse(distances, method=method).scores[0, 0] > 0
 
 
 def test_what_is_empty_or_does_not_fit() -> None:
     names = np.arange(9)
-    one, none = hits(2, 5, names), IndexHits(np.empty((2, 0), np.float32), np.empty((2, 0), object))
+    one, none = hits(2, 5, names), Hits(np.empty((2, 0), np.float32), np.empty((2, 0), object))
     assert fuse(one, none, top_k=3).ids.tolist() == one.ids[:, :3].tolist()
     assert fuse(none, none).ids.shape == (2, 0)
     assert fuse(hits(2, 5, names), top_k=9).ids.shape == (2, 5)
-    empty = IndexHits(np.empty((0, 5), np.float32), np.empty((0, 5), np.int64))
+    empty = Hits(np.empty((0, 5), np.float32), np.empty((0, 5), np.int64))
     assert fuse(empty, empty).ids.shape[0] == 0
     for arguments, options, error, message in (
         ((one, hits(3, 5, names)), {}, ValueError, r"2 results for \[2, 3\] queries were given; pass results for the"),
         ((one, hits(2, 5, names.astype(str).astype(object))), {}, TypeError, "the ids of one result are integers"),
         ((one,), {"weights": [1, 1]}, ValueError, r"weights=\[1, 1\] for 1 results"),
-        ((one._replace(scores=one.scores * np.inf),), {}, TypeError, "of finite scores"),
+        ((Hits(one.scores * np.inf, one.ids),), {}, TypeError, "of finite scores"),
     ):
         with pytest.raises(error, match=message):
             fuse(*arguments, **options)  # type: ignore[arg-type]

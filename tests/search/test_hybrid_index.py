@@ -25,7 +25,7 @@ import pytest
 
 from sbert import SentenceEncoder
 from sbert.chunking import split
-from sbert.search import BM25, HybridIndex, Index, IndexHits, Result, fuse
+from sbert.search import BM25, Hits, HybridIndex, Index, Result, fuse
 from sbert.search.index import bm25, documents, hybrid_index, passages
 from sbert.search.index.documents import Documents
 from sbert.search.index.filters import parse_where
@@ -49,7 +49,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hybrid_index, "digest_of_model", lambda model: model[0].__class__.__name__)
 
 
-def search_parts(model: SentenceEncoder, texts: list[str], names: Any, language: str | None) -> dict[str, IndexHits]:
+def search_parts(model: SentenceEncoder, texts: list[str], names: Any, language: str | None) -> dict[str, Hits]:
     """What the parts of the index find together."""
     index, lexical = Index(), BM25(language=language)
     index.add(model.encode_document(texts), names)
@@ -59,11 +59,11 @@ def search_parts(model: SentenceEncoder, texts: list[str], names: Any, language:
     return {"lexical": by_terms, "dense": dense, "hybrid": both}
 
 
-def compare(index: HybridIndex, expected: dict[str, IndexHits], where: Any = None, allowed: Any = None) -> None:
+def compare(index: HybridIndex, expected: dict[str, Hits], where: Any = None, allowed: Any = None) -> None:
     """The results are the best of ``expected`` that are allowed."""
     for by, hits in expected.items():
-        for row, scores, ids in zip(index.search(QUERIES, 7, by=by, where=where), *hits, strict=True):
-            pairs = [pair for pair in zip(ids.tolist(), scores.tolist(), strict=True) if pair[1] or by != "lexical"]
+        for row, found in zip(index.search(QUERIES, 7, by=by, where=where), hits, strict=True):
+            pairs = [hit for hit in found if hit.score or by != "lexical"]
             wanted = [(name, score) for name, score in pairs if allowed is None or name in allowed]
             assert [(result.id, result.score) for result in row] == wanted[:7]
 

@@ -38,10 +38,7 @@ pytorch_cos_sim, truncate_embeddings = cos_sim, truncate
 def _search(queries: Any, corpus: Any, top_k: int = 10, similarity: str = "cosine") -> list[list[dict[str, Any]]]:
     vectors = as_rows(corpus)
     hits = search.semantic_search(as_rows(queries), vectors, min(top_k, len(vectors)), similarity=similarity)
-    return [
-        [{"corpus_id": position, "score": score} for position, score in zip(*row, strict=True)]
-        for row in zip(hits.indices.tolist(), hits.scores.tolist(), strict=True)
-    ]
+    return [[{"corpus_id": row, "score": score} for row, score in found] for found in hits]
 
 
 def _mine(vectors: Any, **options: Any) -> list[list[Any]]:

@@ -23,7 +23,8 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import pairwise
-from typing import Any, NamedTuple
+from operator import index
+from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -31,8 +32,11 @@ import torch
 from torch import Tensor
 
 from sbert.backends import matrix_product
-from sbert.functional import in_range
-from sbert.pipeline.notebook import Table, tabulate_hits
+from sbert.functional import Float32, in_range
+from sbert.pipeline.notebook import Corpus, Table, tabulate_hits
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 # The order p of the similarities that are negative distances.
 _DISTANCES = {"euclidean": 2.0, "manhattan": 1.0}
@@ -392,22 +396,69 @@ def nonzero(mask: Tensor) -> tuple[Tensor, Tensor]:
 # --------------------------------------------------------------------------------------- the greatest scores
 
 
-class Hits(NamedTuple):
-    """The most similar rows of each query, in the order of decreasing score.
+class Hit(NamedTuple):
+    """One result of a search.
+
+    Args:
+        id: The id of a vector or a document; without ids, its row in the corpus.
+        score: Its score.
+    """
+
+    id: int | str
+    score: float
+
+    @property
+    def row(self) -> int:
+        """The id, where it is a row of the corpus."""
+        return cast("int", self.id)
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, str):
+            raise TypeError(f"a hit is (row, score), not a dict; use hit.row or hit.score instead of hit[{key!r}]")
+        return tuple.__getitem__(self, key)
+
+
+class Hits:
+    """For each query the best rows or ids, in the order of decreasing score: ``hits[0]`` has those of the first query.
 
     Args:
         scores: (queries, k) float32.
-        indices: (queries, k) int64, rows of the corpus.
+        ids: (queries, k): int64, rows of the corpus or other integers, or object arrays of strings.
+
+    Example:
+        >>> hits = Hits(np.array([[0.75, 0.25]], np.float32), np.array([[2, 0]]))
+        >>> for hit in hits[0]:
+        ...     print(hit.row, hit.score)
+        2 0.75
+        0 0.25
+        >>> hits.indices
+        array([[2, 0]])
     """
 
-    scores: npt.NDArray[np.float32]
-    indices: npt.NDArray[np.int64]
+    def __init__(self, scores: Float32, ids: npt.NDArray[np.int64] | npt.NDArray[np.object_]) -> None:
+        self.scores: Float32 = scores
+        self.ids: npt.NDArray[np.int64] | npt.NDArray[np.object_] = ids
 
-    def with_texts(self, corpus: Sequence[str], queries: str | Sequence[str] | None = None) -> Table:
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __iter__(self) -> Iterator[list[Hit]]:
+        return map(self.__getitem__, range(len(self)))
+
+    def __getitem__(self, query: SupportsIndex) -> list[Hit]:
+        row = index(query)
+        return [*map(Hit, self.ids[row].tolist(), self.scores[row].tolist())]
+
+    @property
+    def indices(self) -> npt.NDArray[np.int64]:
+        """The ids, where they are rows of the corpus."""
+        return cast("npt.NDArray[np.int64]", self.ids)
+
+    def with_texts(self, corpus: Corpus, queries: str | Sequence[str] | None = None) -> Table:
         """A table with the text of each hit, which notebooks display.
 
         Args:
-            corpus: The texts of the corpus.
+            corpus: The texts of the corpus, or a dict from ids to texts.
             queries: The queries; by default, they are numbered.
 
         Example:
@@ -416,10 +467,27 @@ class Hits(NamedTuple):
             >>> hits.with_texts(["Taxes.", "A cat naps."], "Who sleeps?").rows[0][-1]
             'A cat naps.'
         """
-        return tabulate_hits(*self, corpus, queries)
+        return tabulate_hits(self.scores, self.ids, corpus, queries)
+
+    def to_frame(self) -> DataFrame:
+        """A data frame of pandas with one row per hit: the number of its query, its id and its score.
+
+        Example:
+            >>> Hits(np.array([[0.5, 0.25]], np.float32), np.array([[7, 3]])).to_frame()
+               query  id  score
+            0      0   7   0.50
+            1      0   3   0.25
+        """
+        from pandas import DataFrame
+
+        queries = np.repeat(np.arange(len(self)), self.ids.shape[1])
+        return DataFrame({"query": queries, "id": self.ids.ravel(), "score": self.scores.ravel()})
+
+    def __repr__(self) -> str:
+        return repr(tabulate_hits(self.scores, self.ids))
 
     def _repr_html_(self) -> str:
-        return tabulate_hits(*self)._repr_html_()
+        return tabulate_hits(self.scores, self.ids)._repr_html_()
 
 
 class TopK:
@@ -535,7 +603,8 @@ def search_blocks(asked: Tensor, parts: Iterable[Tensor], k: int, similarity: st
             for top in tops:
                 top.add(rows, start)
             start = end
-    return tops[0].hits() if len(tops) == 1 else Hits(*map(np.concatenate, zip(*map(TopK.hits, tops), strict=True)))
+    hits = [top.hits() for top in tops]
+    return Hits(np.concatenate([each.scores for each in hits]), np.concatenate([each.ids for each in hits]))
 
 
 # --------------------------------------------------------------------------------------- the pairs above a limit

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from sbert.inputs.arguments import check_choice, check_count, known_arguments
 from sbert.inputs.extras import require
 from sbert.inputs.texts import rows_of
-from sbert.search.index.index import IndexHits
+from sbert.search.exact.comparison import Hits
 from sbert.search.index.index_folder import Id, Ids, Mask, Positions
 
 # The bits of the key of a posting that are the position of a text.
@@ -192,7 +192,7 @@ class BM25:
             self._ids.select(remaining)
 
     @known_arguments
-    def search(self, queries: str | Sequence[str], top_k: int = 10) -> IndexHits:
+    def search(self, queries: str | Sequence[str], top_k: int = 10) -> Hits:
         """The ``top_k`` best texts for each query.
 
         A text with a word of the query has a score above 0. If there are fewer than ``top_k`` of them, others follow
@@ -210,10 +210,10 @@ class BM25:
         """
         terms = [terms_of(query, self.language) for query in rows_of(queries, "queries")]
         hits = search_postings(self._postings, terms, check_count("top_k", top_k), np.ones(len(self), bool))
-        return IndexHits(hits.scores, self._ids.array()[hits.ids])
+        return Hits(hits.scores, self._ids.array()[hits.ids])
 
 
-def search_postings(postings: Postings, queries: list[list[str]], k: int, allowed: Mask) -> IndexHits:
+def search_postings(postings: Postings, queries: list[list[str]], k: int, allowed: Mask) -> Hits:
     """``BM25.search`` for the terms of queries. The ids of the result are the positions of texts.
 
     Shape:
@@ -230,7 +230,7 @@ def search_postings(postings: Postings, queries: list[list[str]], k: int, allowe
         of_texts = of_texts if len(rows) == len(of_texts) else of_texts[rows]
         top = _top_positions(of_texts, k)
         scores[query], texts[query] = of_texts[top], rows[top]
-    return IndexHits(scores, texts)
+    return Hits(scores, texts)
 
 
 def _top_positions(scores: npt.NDArray[np.float32], k: int) -> npt.NDArray[np.int64]:

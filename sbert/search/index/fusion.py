@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from sbert.inputs.arguments import check_choice, check_count, check_number, known_arguments
 from sbert.pipeline.notebook import Table
-from sbert.search.index.index import IndexHits
+from sbert.search.exact.comparison import Hits
 from sbert.search.index.index_folder import Id
 
 # How BM25 and vectors are best fused: python -m tests.benchmarks.hybrid.
@@ -19,12 +19,12 @@ CANDIDATES, WEIGHTS = 1000, (0.6, 0.4)
 
 @known_arguments
 def fuse(
-    *hits: IndexHits,
+    *hits: Hits,
     top_k: int = 10,
     method: str = "reciprocal_rank",
     weights: Sequence[float] | None = None,
     constant: float = 60,
-) -> IndexHits:
+) -> Hits:
     r"""The best ids of several results for the same queries.
 
     The score of an id is the sum, over the results that contain it,
@@ -38,8 +38,9 @@ def fuse(
     order of the first result, then of the second, and so on.
 
     Args:
-        *hits: Results of ``Index.search`` and ``BM25.search``, in any order and of any size. A result should have
-            several times ``top_k`` ids per query: an id that one result has at rank 30 may be the best of all.
+        *hits: Results of ``semantic_search``, ``Index.search`` and ``BM25.search``, in any order and of any size. A
+            result should have several times ``top_k`` ids per query: an id that one result has at rank 30 may be the
+            best of all.
         top_k: Number of ids per query.
         method: ``"reciprocal_rank"``, which needs no comparable scores, or ``"weighted"``.
         weights: One weight of at least 0 per result; default: 1 for each.
@@ -50,15 +51,15 @@ def fuse(
 
     Raises:
         ValueError: If the results are of different numbers of queries, or an argument does not fit.
-        TypeError: If a result is not ``IndexHits``, or the ids of one are integers, and of another strings.
+        TypeError: If a result is not ``Hits``, or the ids of one are integers, and of another strings.
 
     References:
         Cormack et al., 2009, Reciprocal rank fusion outperforms Condorcet and individual rank learning methods.
         https://doi.org/10.1145/1571941.1572114
 
     Example:
-        >>> lexical = IndexHits(np.array([[9.0, 4.0, 0.0]]), np.array([[7, 5, 1]]))
-        >>> dense = IndexHits(np.array([[0.8, 0.7, 0.1]]), np.array([[5, 2, 7]]))
+        >>> lexical = Hits(np.array([[9.0, 4.0, 0.0]]), np.array([[7, 5, 1]]))
+        >>> dense = Hits(np.array([[0.8, 0.7, 0.1]]), np.array([[5, 2, 7]]))
         >>> fuse(lexical, dense, top_k=2).ids
         array([[5, 7]])
         >>> fuse(lexical, dense, top_k=2, method="weighted", weights=[1, 3]).scores.round(4)
@@ -68,8 +69,8 @@ def fuse(
     check_choice("method", method, ("reciprocal_rank", "weighted"))
     if check_number("constant", constant) < 0:
         raise ValueError(f"constant={constant} is negative; pass at least 0")
-    if not all(isinstance(result, IndexHits) and np.isfinite(result.scores).all() for result in hits):
-        raise TypeError("a result is not IndexHits of finite scores; pass what Index.search or BM25.search returns")
+    if not all(isinstance(result, Hits) and np.isfinite(result.scores).all() for result in hits):
+        raise TypeError("a result is not Hits of finite scores; pass those of semantic_search or of a search method")
     counts = [len(result.ids) for result in hits]
     if len(set(counts)) != 1:
         raise ValueError(f"{len(hits)} results for {counts} queries were given; pass results for the same queries")
@@ -81,9 +82,7 @@ def fuse(
     return fuse_checked(hits, count, factors, constant if method == "reciprocal_rank" else None)
 
 
-def fuse_checked(
-    hits: Sequence[IndexHits], top_k: int, weights: Sequence[float], constant: float | None = None
-) -> IndexHits:
+def fuse_checked(hits: Sequence[Hits], top_k: int, weights: Sequence[float], constant: float | None = None) -> Hits:
     """``fuse`` of results that need no check: by the ranks if there is a constant, otherwise by the scores."""
     shares, numbers = [], []  # What each hit adds to the score of its id, and the number of its result.
     for number, (result, weight) in enumerate(zip(hits, weights, strict=True)):
@@ -97,7 +96,7 @@ def fuse_checked(
         shares.append(np.where((scores != 0) | (least < 0), weight * share, 0))
         numbers.append(np.full(scores.shape[1], number))
     added, number_of = np.concatenate(shares, axis=1), np.concatenate(numbers)
-    ids = np.concatenate(list(zip(*hits, strict=True))[1], axis=1)
+    ids = np.concatenate([result.ids for result in hits], axis=1)
     best_ids, best_scores = [], []
     for query in range(len(ids)):
         unique, first, inverse = np.unique(ids[query], return_index=True, return_inverse=True)
@@ -109,7 +108,7 @@ def fuse_checked(
         best_ids.append(unique[best])
         best_scores.append(sums[best])
     shape = len(ids), min([top_k, *map(len, best_ids)])
-    fused = IndexHits(np.empty(shape, np.float32), np.empty(shape, ids.dtype))
+    fused = Hits(np.empty(shape, np.float32), np.empty(shape, ids.dtype))
     for query in range(len(ids)):
         fused.scores[query], fused.ids[query] = best_scores[query][: shape[1]], best_ids[query][: shape[1]]
     return fused

@@ -22,7 +22,6 @@ from sbert.search.index.bm25 import choose_language, search_postings, terms_of
 from sbert.search.index.documents import DocumentRecord, Documents, as_json, document_checksum, metadata_json
 from sbert.search.index.filters import Where, parse_where
 from sbert.search.index.fusion import CANDIDATES, WEIGHTS, Reranker, Result, ResultLists, fuse_checked, rerank_results
-from sbert.search.index.index import IndexHits
 from sbert.search.index.index_folder import Id, Positions
 from sbert.search.index.passages import Passages
 from sbert.storage.processes import Lock
@@ -301,9 +300,7 @@ class HybridIndex:
             results = self._results(loaded, best, vectors, similarity)
         return ResultLists(results if rerank is None else rerank_results(rerank, asked, results, k), asked)
 
-    def _results(
-        self, loaded: Passages, hits: IndexHits, vectors: Float32 | None, similarity: str
-    ) -> list[list[Result]]:
+    def _results(self, loaded: Passages, hits: Hits, vectors: Float32 | None, similarity: str) -> list[list[Result]]:
         """The results of all queries, inside a transaction of the database.
 
         Args:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,9 +12,8 @@ from torch import Tensor
 
 from sbert.functional import Vectors, check_similarity
 from sbert.inputs.arguments import check_count, check_positive, known_arguments
-from sbert.pipeline.notebook import Corpus, Table, tabulate_hits
 from sbert.pipeline.quantization import PRECISIONS, check_coding, check_ranges, quantize
-from sbert.search.exact.comparison import Norms, search_blocks
+from sbert.search.exact.comparison import Hits, Norms, search_blocks
 from sbert.search.exact.semantic_search import in_memory, open_corpus, read_blocks
 from sbert.search.index.index_folder import (
     VECTORS,
@@ -32,36 +30,6 @@ from sbert.vector_files.formats import npy_header
 
 # The arguments of an index that are saved.
 _SETTINGS = ("dim", "similarity", "precision", "ranges")
-
-
-class IndexHits(NamedTuple):
-    """The most similar vectors of each query, in the order of decreasing score.
-
-    Args:
-        scores: (queries, k) float32.
-        ids: (queries, k), int64 if the ids are integers, otherwise object arrays of strings.
-    """
-
-    scores: npt.NDArray[np.float32]
-    ids: npt.NDArray[np.int64] | npt.NDArray[np.object_]
-
-    def with_texts(self, corpus: Corpus, queries: str | Sequence[str] | None = None) -> Table:
-        """A table with the text of each hit, which notebooks display.
-
-        Args:
-            corpus: The text of each id, a dict, or a list if the ids are its rows.
-            queries: The queries; by default, they are numbered.
-
-        Example:
-            >>> hits = IndexHits(np.array([[0.5]], np.float32), np.array([["cat"]], object))
-            >>> hits.with_texts({"cat": "A cat naps."})
-            query  rank  score   id   text
-            0      1     0.5000  cat  A cat naps.
-        """
-        return tabulate_hits(*self, corpus, queries)
-
-    def _repr_html_(self) -> str:
-        return tabulate_hits(*self)._repr_html_()
 
 
 class Index:
@@ -159,7 +127,7 @@ class Index:
             self._norms = {}
 
     @known_arguments
-    def search(self, queries: Vectors, top_k: int = 10) -> IndexHits:
+    def search(self, queries: Vectors, top_k: int = 10) -> Hits:
         """The ``top_k`` most similar vectors for each query.
 
         Args:
@@ -177,7 +145,7 @@ class Index:
         self._check_dim("queries", values)
         blocks = read_blocks(values, iter(self._blocks), self.precision, self.ranges)
         hits = search_blocks(values, blocks, k, self.similarity, self._norms)
-        return IndexHits(hits.scores, self._ids.array()[hits.indices])
+        return Hits(hits.scores, self._ids.array()[hits.indices])
 
     def _check_dim(self, name: str, values: Tensor) -> None:
         """Raise a ValueError if there are vectors, and they have another dim than those in the index."""

@@ -11,12 +11,11 @@ import numpy as np
 import torch
 
 from sbert.functional import Float32
-from sbert.search.exact.comparison import Norms, search_blocks
+from sbert.search.exact.comparison import Hits, Norms, search_blocks
 from sbert.search.exact.semantic_search import scores_of_rows
 from sbert.search.index.bm25 import Postings
 from sbert.search.index.documents import RECENT_REMOVALS, Documents
 from sbert.search.index.filters import Filter, Metadata
-from sbert.search.index.index import IndexHits
 from sbert.search.index.index_folder import Id, Ids, Mask, Positions
 
 # Vectors that are copied in one step when only some are searched.
@@ -140,7 +139,7 @@ class Passages:
 
     # ------------------------------------------------------------------------------------------------- searching
 
-    def search(self, queries: Float32, k: int, allowed: Mask, similarity: str) -> IndexHits:
+    def search(self, queries: Float32, k: int, allowed: Mask, similarity: str) -> Hits:
         """The best documents by their best passage; the ids of the result are their positions."""
         copied = not np.array_equal(allowed, self.remaining)
         passages = allowed[self._owners].nonzero()[0] if copied else np.arange(len(self.spans))
@@ -154,7 +153,7 @@ class Passages:
             first = [at[allowed[row[at]]][:wanted] for at, row in zip(first, owned, strict=True)]
             if reach >= len(passages) or all(len(columns) == wanted for columns in first):
                 columns = np.array(first, np.int64).reshape(len(owned), wanted)
-                return IndexHits(np.take_along_axis(hits.scores, columns, 1), np.take_along_axis(owned, columns, 1))
+                return Hits(np.take_along_axis(hits.scores, columns, 1), np.take_along_axis(owned, columns, 1))
             reach = min(4 * reach, len(passages))
 
     def best_passages(self, queries: Float32, query_ids: Positions, documents: Positions, similarity: str) -> Positions:
