@@ -166,7 +166,8 @@ __all__ = [
     "register_module",
     "register_pooling",
 ]
-_GUIDES = ("chunking", "data", "evaluation", "losses", "search", "training", "visualization")
+ROOMS = "chunking data evaluation functional integrations losses modules pipeline saving search training".split()
+ROOMS += "vector_files visualization".split()
 _ELSEWHERE = {
     "CrossEncoder": "sbert.cross_encoder",
     "SentenceEncoder": "sbert.encoder",
@@ -179,22 +180,12 @@ _ELSEWHERE = {
 
 def __getattr__(name: str) -> Any:
     # torch takes more than a second to import, which `sbert --help` does not need.
-    if name in _GUIDES:
+    if name in ROOMS:
         return import_module(f"sbert.{name}")
     if name not in __all__:
-        raise AttributeError(f"module 'sbert' has no attribute {name!r}{_hint(name)}")
+        import_module("sbert.inputs.arguments").raise_missing("sbert", name, [*__all__, *ROOMS])
     return getattr(import_module(_ELSEWHERE.get(name, "sbert.modules")), name)
 
 
-def _hint(name: str) -> str:
-    """What a name that is not here may stand for: one of sentence-transformers, or one of ours, misspelt."""
-    switching = import_module("sbert.integrations.switching")
-    row = None if name.startswith("_") else switching.find_counterpart(name, "Training")
-    if row is not None and "sbert." in row.here:
-        return f"; instead of that of sentence-transformers: {row.plain}"
-    nearest = import_module("sbert.inputs.arguments").nearest_argument(name, [*__all__, *_GUIDES])
-    return f"; did you mean {nearest!r}?" if nearest else ""
-
-
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+    return sorted([*__all__, *ROOMS, *(name for name in globals() if name.startswith("__"))])

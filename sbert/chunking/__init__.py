@@ -36,5 +36,8 @@ with ``--data``).
 
 from sbert.chunking.boundaries import Chunk
 from sbert.chunking.chunks import encode_chunks, split
+from sbert.inputs.arguments import publish
 
 __all__ = ["Chunk", "encode_chunks", "split"]
+
+publish(__name__)

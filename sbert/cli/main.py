@@ -17,7 +17,7 @@ from typing import Any, NoReturn, cast
 from sbert import __version__
 from sbert.cli.options import suggest
 from sbert.cli.output import Terminal, visible, wrap
-from sbert.inputs.arguments import nearest_argument
+from sbert.inputs.arguments import meant_argument
 
 # In the order of ``sbert --help``. Each has a file with add_arguments(parser) and run(arguments), whose first line says
 # what the command does; examples follow.
@@ -125,10 +125,10 @@ class _Parser(argparse.ArgumentParser):
             raise argparse.ArgumentError(action, f"{value!r} is unknown; {suggest(value, action.choices)}")
 
     def error(self, message: str) -> NoReturn:
-        options = list(self._option_string_actions)
-        for name in (word.partition("=")[0] for word in self.words if word.startswith("--")):
-            if not any(option.startswith(name) for option in options) and (nearest := nearest_argument(name, options)):
-                message = f"{message}; for {name}, did you mean {nearest}?"
+        options = [option[2:] for option in self._option_string_actions if option.startswith("--")]
+        for name in (word.partition("=")[0][2:] for word in self.words if word.startswith("--")):
+            if not any(option.startswith(name) for option in options) and (meant := meant_argument(name, options)):
+                message = f"{message}; for --{name}, did you mean --{meant}?"
         raise ValueError(f"{message}{' See' if message[-1] == '?' else '; see'} {self.prog} --help")
 
 

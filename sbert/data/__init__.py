@@ -37,6 +37,7 @@ from sbert.data.retrieval_data import HubRetrieval, Retrieval, read_hub_retrieva
 from sbert.data.rows import read_classes, read_rows
 from sbert.data.sentence_pairs import read_nli, read_sick, read_sts, read_sts_year, read_triplets
 from sbert.data.text_source import Texts, read_texts
+from sbert.inputs.arguments import publish
 
 __all__ = [
     "FILE_FORMATS",
@@ -54,3 +55,5 @@ __all__ = [
     "read_texts",
     "read_triplets",
 ]
+
+publish(__name__)

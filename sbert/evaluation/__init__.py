@@ -83,6 +83,7 @@ from sbert.evaluation.reranking import RerankingEvaluator
 from sbert.evaluation.retrieval import RetrievalEvaluator
 from sbert.evaluation.sts import STSSuite
 from sbert.evaluation.translation import MSEEvaluator, TranslationEvaluator
+from sbert.inputs.arguments import publish
 
 __all__ = [
     "Evaluator",
@@ -104,3 +105,5 @@ __all__ = [
     "ranking_metrics",
     "write_line",
 ]
+
+publish(__name__)

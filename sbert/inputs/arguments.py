@@ -6,12 +6,14 @@ import difflib
 import functools
 import inspect
 import math
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from dis import opmap
 from importlib import import_module
 from numbers import Integral, Real
-from typing import ParamSpec, TypeVar
+from typing import NoReturn, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -89,6 +91,77 @@ def meant_argument(name: str, names: list[str]) -> str | None:
     elsewhere = import_module(_FOREIGN).SUGGESTIONS
     equivalents = [argument for argument in elsewhere.get(name, ()) if argument in names]
     return next(iter(equivalents), None) if name in elsewhere else nearest_argument(name, names)
+
+
+# ---------------------------------------------------------------------------------- names of modules and of objects
+
+
+class MissingNameError(AttributeError):
+    """A name that a module or an object lacks. Its text is made when it is read: ``hasattr`` must be fast.
+
+    Args:
+        owner: What lacks it.
+        name: The name.
+        known: The names that it has.
+
+    Example:
+        >>> print(MissingNameError("module 'sbert'", "SentenceTransformer", []))
+        module 'sbert' has no attribute 'SentenceTransformer'; use sbert.SentenceEncoder
+    """
+
+    def __init__(self, owner: str, name: str, known: Iterable[str]) -> None:
+        super().__init__(owner, name, known)
+
+    def __str__(self) -> str:
+        owner, name, known = self.args
+        return f"{owner} has no attribute {name!r}{'' if name.startswith('_') else _describe(name, known)}"
+
+
+def raise_missing(module: str, name: str, known: Iterable[str]) -> NoReturn:
+    """The end of a module's ``__getattr__``: an import statement would hide the text of an AttributeError.
+
+    Raises:
+        MissingNameError: The module lacks the name.
+        ImportError: The same, in an import statement.
+    """
+    error, caller = MissingNameError(f"module {module!r}", name, known), sys._getframe(2)
+    if caller.f_code.co_code[caller.f_lasti] == opmap["IMPORT_FROM"]:
+        raise ImportError(str(error))
+    raise error
+
+
+def _describe(name: str, known: Iterable[str]) -> str:
+    """What a name means that is missing: one of another package, one of another library, or one that is misspelt."""
+    for package in ("sbert", *(f"sbert.{room}" for room in import_module("sbert").ROOMS)):
+        if name in getattr(import_module(package), "__all__", ()):
+            return f"; it is {package}.{name}"
+    row = import_module(_FOREIGN).find_counterpart(name)
+    if row is not None and (row.how != "same" or "sbert." in row.here):
+        return f"{':' if row.how == 'not here' else '; use'} {row.plain}"
+    meant = meant_argument(name, [other for other in known if not other.startswith("_")])
+    return f"; did you mean {meant!r}?" if meant else ""
+
+
+def publish(module: str) -> None:
+    """Let ``dir`` of a package list its ``__all__`` alone, and say of a name that it lacks what it is called here.
+
+    Args:
+        module: Its ``__name__``.
+
+    Example:
+        >>> from sbert import chunking
+        >>> [name for name in dir(chunking) if not name.startswith("_")]
+        ['Chunk', 'encode_chunks', 'split']
+        >>> hasattr(chunking, "splitt")
+        False
+    """
+    namespace = vars(sys.modules[module])
+
+    def missing(name: str) -> NoReturn:
+        raise_missing(module, name, namespace["__all__"])
+
+    namespace["__getattr__"] = missing
+    namespace["__dir__"] = lambda: sorted([*namespace["__all__"], *filter(re.compile("__").match, namespace)])
 
 
 def with_aliases(function: Callable[P, R]) -> Callable[P, R]:

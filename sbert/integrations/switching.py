@@ -120,24 +120,7 @@ __doc__ = _write_guide()
 # --------------------------------------------------------------- arguments of calls, for ``sbert.inputs.arguments``
 
 # Names that are not taken, and the names here that an error suggests; () if there is no equivalent.
-SUGGESTIONS: dict[str, tuple[str, ...]] = {
-    "absolute_margin": ("margin",),
-    "calibration_embeddings": ("ranges", "vectors"),
-    "corpus_chunk_size": (),
-    "corpus_embeddings": ("corpus",),
-    "embeddings": ("vectors", "vectors_or_model"),
-    "k": ("top_k", "clusters"),
-    "metric": ("similarity",),
-    "model": ("vectors_or_model", "scores"),
-    "model_name": ("modules", "model"),
-    "pooling_mode": ("mode",),
-    "num_negatives": ("negatives",),
-    "query_chunk_size": (),
-    "query_embeddings": ("queries",),
-    "random_state": ("seed",),
-    "score_function": ("similarity",),
-    "similarity": ("name",),
-}
+SUGGESTIONS: dict[str, tuple[str, ...]] = {name: tuple(here.split()) for name, here in _read("suggestions.csv")}
 for _row in COUNTERPARTS:
     if _row.section == TRAINING and _row.new_name:
         SUGGESTIONS |= dict.fromkeys(_row.names, (_row.new_name,))

@@ -97,6 +97,7 @@ encoder returns them side by side: a subclass of ``Transformer`` concatenates th
 - Labels are checked before the first step, and the error names the row.
 """
 
+from sbert.inputs.arguments import publish
 from sbert.losses.distillation import DistillKLDivLoss, EmbeddingDistillationLoss, MarginMSELoss, MSELoss
 from sbert.losses.lists import LambdaLoss, ListMLELoss, ListNetLoss, LocalizedContrastiveLoss, RankNetLoss
 from sbert.losses.lists import ScoreMarginMSELoss as ScoreMarginMSELoss
@@ -150,3 +151,5 @@ __all__ = [
     "TripletLoss",
     "WeightedSum",
 ]
+
+publish(__name__)

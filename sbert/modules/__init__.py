@@ -92,6 +92,7 @@ A module with arguments keeps them in an attribute ``config``, a dict; its weigh
 - Decoders need ``Pooling("lasttoken")``: the first token of a decoder has seen nothing but itself.
 """
 
+from sbert.inputs.arguments import publish
 from sbert.modules.dense import Dense, Dropout, LayerNorm, Normalize
 from sbert.modules.lstm import LSTM
 from sbert.modules.pooling import Pooling, register_pooling
@@ -116,3 +117,5 @@ __all__ = [
 ]
 
 BUILT_IN.update({name: globals()[name] for name in __all__ if name[0].isupper()})
+
+publish(__name__)

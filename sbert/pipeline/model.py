@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from sbert.backends.huggingface import ATTENTIONS
-from sbert.inputs.arguments import check_choice, nearest_argument, with_aliases
+from sbert.inputs.arguments import MissingNameError, check_choice, nearest_argument, with_aliases
 from sbert.inputs.devices import check_device, parse_dtype
 from sbert.modules import Pooling
 from sbert.storage import hub
@@ -127,6 +127,13 @@ class Methods:
     _compiling: dict[str, Any] | None
     _memory_limits: dict[torch.device, Any]
     _warned: set[str]
+
+    def __getattr__(self, name: str) -> torch.Tensor | nn.Module:
+        try:
+            return super().__getattr__(name)  # type: ignore[misc, no-any-return]
+        except AttributeError:
+            known = {*dir(type(self)), *vars(self)} - {*dir(nn.Module)}
+            raise MissingNameError(type(self).__name__, name, known) from None
 
     @property
     def device(self: Any) -> torch.device:

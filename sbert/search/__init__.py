@@ -137,6 +137,7 @@ nothing; bits alone lose a quarter of the best results, so use them as a prefilt
 - Long documents are truncated to what the model reads; split them first (``sbert.chunking``).
 """
 
+from sbert.inputs.arguments import publish
 from sbert.pipeline.quantization import calibrate, dequantize, quantize
 from sbert.search.exact.clustering import cluster, community_detection, topic_words
 from sbert.search.exact.comparison import Hit, Hits
@@ -170,3 +171,5 @@ __all__ = [
     "calibrate",
     "dequantize",
 ]
+
+publish(__name__)

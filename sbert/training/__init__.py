@@ -187,6 +187,7 @@ folder ``examples`` run in a minute without any data, and take ``--data`` for th
 
 from sbert.distributed.buckets import GradientBuckets
 from sbert.distributed.ranks import Ranks
+from sbert.inputs.arguments import publish
 from sbert.losses.signature import Signature
 from sbert.training.backward import TrainingBatch, backward
 from sbert.training.callbacks import Callback, EarlyStopping, Progress, TensorBoard, WandB
@@ -210,3 +211,5 @@ __all__ = [
     "TensorBoard",
     "WandB",
 ]
+
+publish(__name__)

@@ -7,12 +7,12 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from sbert.backends.huggingface import find_adapters
 from sbert.distributed.ranks import Ranks
 from sbert.evaluation.evaluator import Evaluate
-from sbert.inputs.arguments import known_arguments, warn
+from sbert.inputs.arguments import MissingNameError, known_arguments, warn
 from sbert.inputs.devices import parse_dtype, warn_of_slow
 from sbert.losses.checks import Data, run_check
 from sbert.losses.signature import Loss, Signature
@@ -125,6 +125,11 @@ class Trainer:
             batches = self._batches(held_out, in_order, names, guide)
             self.evaluator = _add_losses(evaluator, batches, isinstance(evaluation_data, Mapping))
         self._check_settings()
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise MissingNameError("Trainer", name, dir(self))
 
     def _read(self, data: Mapping[str, Any]) -> list[TrainingData]:
         """The rows of data sets, with the loss, columns and label of each."""

@@ -83,7 +83,10 @@ What breaks first, in this order:
 
 from __future__ import annotations
 
+from sbert.inputs.arguments import publish
 from sbert.vector_files.formats import VectorFiles
 from sbert.vector_files.shards import merge
 
 __all__ = ["VectorFiles", "merge"]
+
+publish(__name__)

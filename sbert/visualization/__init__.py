@@ -62,6 +62,7 @@ the figure by itself.
   and its maps get no topics.
 """
 
+from sbert.inputs.arguments import publish
 from sbert.visualization.curves import training_curves
 from sbert.visualization.heatmap import similarity_heatmap
 from sbert.visualization.map_image import corpus_map
@@ -79,3 +80,5 @@ __all__ = [
     "similarity_heatmap",
     "training_curves",
 ]
+
+publish(__name__)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import pickle
 import re
 import sys
 from collections.abc import Callable
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from sbert import CrossEncoder, Dense, Pooling, SentenceEncoder, Trainer, TrainingConfig
+from sbert import CrossEncoder, Dense, Pooling, SentenceEncoder, Trainer, TrainingConfig, evaluation, losses
 from sbert.backends.huggingface import load_adapter
 from sbert.data import read_texts
 from sbert.integrations.sentence_transformers import SentenceTransformerTrainingArguments
@@ -135,3 +136,26 @@ def test_a_model_called_with_a_text(model: SentenceEncoder, scorer: CrossEncoder
     ):
         with pytest.raises(TypeError, match=message):
             called(given)
+
+
+@pytest.mark.parametrize(
+    ("get", "message"),
+    [
+        (lambda model: losses.TripletLos, "'sbert.losses' has no attribute 'TripletLos'; did you mean 'TripletLoss'?"),
+        (lambda model: losses.CachedMultipleNegativesRankingLoss, "; use sbert.losses.MultipleNegativesRankingLoss(),"),
+        (lambda model: losses.SimilarityEvaluator, "; it is sbert.evaluation.SimilarityEvaluator"),
+        (lambda model: evaluation.EmbeddingSimilarityEvaluator, "; use sbert.evaluation.SimilarityEvaluator(first,"),
+        (lambda model: model.fit, "SentenceEncoder has no attribute 'fit'; use sbert.Trainer(model, rows, loss, conf"),
+        (lambda model: model.dimension, "; did you mean 'get_sentence_embedding_dimension'?"),
+        (lambda model: model.propmts, "; did you mean 'prompts'?"),
+        (lambda model: model.get_backend, "SentenceEncoder has no attribute 'get_backend': models run in torch"),
+        (lambda model: model.quux, "SentenceEncoder has no attribute 'quux'"),
+        (lambda model: Trainer(model, [("a", "b", 0.5)], losses.CoSENTLoss()).train, "'fit'?"),
+    ],
+)  # fmt: skip
+def test_missing_names(get: Callable[[Any], Any], message: str, model: SentenceEncoder) -> None:
+    with pytest.raises(AttributeError) as error:
+        get(model)
+    assert message in str(error.value)
+    assert str(pickle.loads(pickle.dumps(error.value))) == str(error.value)
+    assert not hasattr(model, "fit")

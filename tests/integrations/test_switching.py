@@ -46,6 +46,8 @@ for _row in COUNTERPARTS:
 SECTIONS = len(TABLES)
 ARGUMENTS = TABLES.pop(OF_MODELS)
 OF_TRAINING, OF_TRAINERS = TABLES.pop(TRAINING), TABLES.pop(TRAINERS)
+# The paths of their modules; what each is here.
+PATHS = TABLES.pop("Modules")
 SKIPPED = [name for row in TABLES.pop(OUT_OF_SCOPE) for name in row.names]
 ENCODE, SCORE = ("encode", "encode_query", "encode_document"), ("predict", "rank")
 
@@ -101,7 +103,7 @@ def test_every_name_of_theirs_is_in_the_table_and_no_other(theirs: dict[str, set
 
 
 def test_each_row_has_a_kind_and_what_is_not_the_same_is_explained() -> None:
-    for row in (*(row for rows in TABLES.values() for row in rows), *OF_TRAINING, *OF_TRAINERS):
+    for row in (*(row for rows in TABLES.values() for row in rows), *OF_TRAINING, *OF_TRAINERS, *PATHS):
         assert row.names, row
         assert row.how in (*KINDS, "no effect"), row
         assert row.how == "same" or row.here, row
@@ -259,9 +261,9 @@ def test_what_the_package_of_their_names_lacks_is_an_error_with_the_words_of_the
     ]
     offered = {name for module in modules for name in module.__all__}
     for name in {name for row in TABLES[section] for name in row.names} - offered:
-        row = switching.find_counterpart(name, section)
+        row = switching.find_counterpart(name)
         assert row is not None
-        message = re.escape(f"instead: {row.here.replace('``', '')}")
+        message = re.escape(f"{': ' if row.how == 'not here' else '; use '}{row.plain}")
         assert getattr(modules[0], name, None) is None
         with pytest.raises(AttributeError, match=message):
             getattr(modules[0], name)
@@ -269,6 +271,11 @@ def test_what_the_package_of_their_names_lacks_is_an_error_with_the_words_of_the
             exec(f"from {modules[0].__name__} import {name}", {})
     with pytest.raises(AttributeError, match="no attribute 'unknown'"):
         _ = modules[0].unknown
+
+
+def test_paths_of_modules_are_theirs() -> None:
+    for name in (name for row in PATHS for name in row.names):
+        assert importlib.import_module(f"sentence_transformers.{name}")
 
 
 def test_the_guide_has_a_table_per_section() -> None:

@@ -170,9 +170,12 @@ def test_every_public_name_is_there() -> None:
     import sbert
 
     assert {name for name in sbert.__all__ if getattr(sbert, name).__name__ == name} == set(sbert.__all__)
-    assert set(sbert.__all__) <= set(dir(sbert))
     for name, hint in (
-        ("SentenceTransformer", "; instead of that of sentence-transformers: sbert.SentenceEncoder"),
+        ("SentenceTransformer", "; use sbert.SentenceEncoder"),
+        ("InputExample", "; use a tuple of texts with the label last, or a dict"),
+        ("semantic_search", "; it is sbert.search.semantic_search"),
+        ("models", "; use sbert.modules"),
+        ("BoW", ": little used"),
         ("SentenceEncodr", "; did you mean 'SentenceEncoder'?"),
         ("trainning", "; did you mean 'training'?"),
         ("__path_of_pytest__", ""),
@@ -181,6 +184,28 @@ def test_every_public_name_is_there() -> None:
         with pytest.raises(AttributeError) as caught:
             getattr(sbert, name)
         assert str(caught.value) == f"module 'sbert' has no attribute {name!r}{hint}"
+        if hint:
+            with pytest.raises(ImportError, match=re.escape(str(caught.value))):
+                exec(f"from sbert import {name}")
+
+
+def public(names: Iterable[str]) -> set[str]:
+    return {name for name in names if not name.startswith("__")}
+
+
+def test_dir_lists_what_is_public() -> None:
+    """Of the package, also the rooms, which are there without an import; of a room, what its page documents."""
+    code = "import sbert, sys; before = {*sys.modules}; dir(sbert); print(*{*sys.modules} - before);"
+    code += "print(*dir(sbert)); print(*(getattr(sbert, room).__name__ for room in sbert.ROOMS))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    imported, listed, rooms = run.stdout.splitlines()
+    import sbert
+
+    assert imported == ""
+    assert rooms.split() == [f"sbert.{room}" for room in sbert.ROOMS]
+    assert public(listed.split()) == {*sbert.__all__, *sbert.ROOMS}
+    for room in (getattr(sbert, name) for name in sbert.ROOMS):
+        assert public(dir(room)) == set(room.__all__) if hasattr(room, "__all__") else room.__doc__
 
 
 @pytest.mark.slow  # A process that imports torch: what is imported shows in a new one alone.

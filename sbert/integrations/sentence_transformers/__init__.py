@@ -23,7 +23,8 @@ import sys
 from importlib import import_module
 from typing import Any
 
-from sbert.integrations.sentence_transformers import forms, util
+from sbert.inputs.arguments import publish
+from sbert.integrations.sentence_transformers import util
 from sbert.integrations.sentence_transformers.encoders import CrossEncoder, SentenceTransformer
 from sbert.integrations.sentence_transformers.forms import ModelCardData, SimilarityFunction
 from sbert.integrations.sentence_transformers.readers import InputExample, SentencesDataset
@@ -73,7 +74,7 @@ _FILES = {
     "losses": "cosent angle",
     "models": "module",
 }
-__getattr__ = forms.raise_not_supported(__name__, "Training")
+publish(__name__)
 SentenceTransformerModelCardData = ModelCardData
 mine_hard_negatives: Any = util.mine_hard_negatives
 quantize_embeddings: Any = util.quantize_embeddings

@@ -14,10 +14,11 @@ from torch import Tensor
 
 import sbert.evaluation as evaluators
 import sbert.losses as score_losses
+from sbert.inputs.arguments import publish
 from sbert.integrations.sentence_transformers.encoders import CrossEncoder
 from sbert.integrations.sentence_transformers.evaluation import NANOBEIR, EvaluatorSpec, evaluator_class, read_nanobeir
 from sbert.integrations.sentence_transformers.forms import ModelCardData as CrossEncoderModelCardData
-from sbert.integrations.sentence_transformers.forms import make_module, raise_not_supported
+from sbert.integrations.sentence_transformers.forms import make_module
 from sbert.integrations.sentence_transformers.losses import loss_class
 from sbert.integrations.sentence_transformers.training import CrossEncoderTrainer, CrossEncoderTrainingArguments
 
@@ -176,12 +177,9 @@ def _name_weighting(name: str, value: str) -> type[str]:
 
 
 _schemes = {name: _name_weighting(name, value) for name, value in _SCHEMES.items()}
-losses = make_module(
-    f"{__name__}.losses",
-    {**_loss_classes, **_schemes, "PListMLELambdaWeight": PListMLELambdaWeight},
-    "CrossEncoder: losses",
-)
-evaluation = make_module(f"{__name__}.evaluation", _named, "CrossEncoder: evaluation")
+_members = {**_loss_classes, **_schemes, "PListMLELambdaWeight": PListMLELambdaWeight}
+losses = make_module(f"{__name__}.losses", _members)
+evaluation = make_module(f"{__name__}.evaluation", _named)
 __all__ = ["CrossEncoder", "CrossEncoderModelCardData", "CrossEncoderTrainer", "CrossEncoderTrainingArguments"]
 __all__ += ["evaluation", "losses"]
-__getattr__ = raise_not_supported(__name__, "Training")
+publish(__name__)

@@ -14,7 +14,7 @@ from sbert import Pooling, SentenceEncoder, cross_encoder
 from sbert.inputs.arguments import check_choice
 from sbert.inputs.prompts import with_role_prompt
 from sbert.integrations.sentence_transformers import features
-from sbert.integrations.sentence_transformers.forms import ModelCardData, SignatureAdapter, raise_not_supported
+from sbert.integrations.sentence_transformers.forms import ModelCardData, SignatureAdapter
 from sbert.integrations.sentence_transformers.models import add_dim_getters
 from sbert.integrations.sentence_transformers.training import (
     SentenceTransformerTrainer,
@@ -34,7 +34,6 @@ _BY_POSITION = (
     "prompt_name prompt batch_size show_progress_bar output_value precision convert_to_numpy convert_to_tensor device"
     " normalize_embeddings"
 ).split()
-_absent = raise_not_supported("SentenceTransformer", "SentenceTransformer: methods and attributes")
 
 
 def _fit(
@@ -114,10 +113,7 @@ class SentenceTransformer(SentenceEncoder):
                     vars(module).update(embedding_dimension=dim, pooling_mode=mode)
 
     def __getattr__(self, name: str) -> Any:
-        try:
-            return super().__getattr__(name)
-        except AttributeError:
-            return getattr(self[0].auto_model, name) if "adapter" in name else _absent(name)
+        return getattr(self[0].auto_model, name) if "adapter" in name else super().__getattr__(name)
 
     def encode(self, sentences: Any, *args: Any, **options: Any) -> Any:
         """Ours; int8 and uint8 in the ranges of the texts of the call, and tensors in the dtype of the weights."""

@@ -6,7 +6,6 @@ import inspect
 import json
 import sys
 from collections.abc import Callable, Mapping
-from dis import opmap
 from enum import Enum
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -15,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from sbert.functional import SIMILARITIES, check_similarity, pairwise_similarity
+from sbert.inputs.arguments import publish
 from sbert.integrations import switching
 
 
@@ -174,27 +174,10 @@ def compare_by(name: str, pairwise: bool = False, label: str = "") -> Callable[[
     return similarity
 
 
-def raise_not_supported(module: str, section: str = "") -> Callable[[str], Any]:
-    """The ``__getattr__`` of a module: what is not offered raises, with what the switching guide says in a section.
-
-    An import statement would hide the text of an AttributeError, so it gets an ImportError; ``hasattr`` is false.
-    """
-
-    def missing(name: str) -> Any:
-        row = None if name.startswith("__") else switching.find_counterpart(name, section)
-        if row is None:
-            raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        caller = sys._getframe(1)
-        is_import = caller.f_code.co_code[caller.f_lasti] == opmap["IMPORT_FROM"]
-        error = ImportError if is_import else AttributeError
-        raise error(f"{name} is not offered by {module}; instead: {row.plain}")
-
-    return missing
-
-
-def make_module(name: str, members: dict[str, Any], section: str) -> ModuleType:
+def make_module(name: str, members: dict[str, Any]) -> ModuleType:
     """A module of their names, which import statements find, too."""
     module = ModuleType(name, f"Their ``{name.partition('sentence_transformers.')[2]}``.")
-    vars(module).update(members, __all__=list(members), __getattr__=raise_not_supported(name, section))
+    vars(module).update(members, __all__=list(members))
     sys.modules[name] = module
+    publish(name)
     return module

@@ -14,8 +14,9 @@ from typing import Any
 from torch import Tensor, nn
 
 from sbert import losses
+from sbert.inputs.arguments import publish
 from sbert.integrations.sentence_transformers.denoising import DenoisingAutoEncoderLoss
-from sbert.integrations.sentence_transformers.forms import DistanceMetric, SignatureAdapter, raise_not_supported
+from sbert.integrations.sentence_transformers.forms import DistanceMetric, SignatureAdapter
 from sbert.losses.module import LossModule
 
 # Arguments for the trainer, which losses here do not take.
@@ -159,4 +160,4 @@ _DISTANCES = ("TripletDistanceMetric", "SiameseDistanceMetric", "BatchHardTriple
 _NAMED |= dict.fromkeys(_DISTANCES, DistanceMetric)
 globals().update(_NAMED)
 __all__ = list(_NAMED)
-__getattr__ = raise_not_supported(__name__, "losses")
+publish(__name__)

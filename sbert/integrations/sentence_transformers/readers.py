@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sbert.integrations.sentence_transformers.forms import raise_not_supported
+from sbert.inputs.arguments import publish
 
 
 @dataclass
@@ -85,4 +85,4 @@ class NoDuplicatesDataLoader:
 
 __all__ = ["DenoisingAutoEncoderDataset", "InputExample", "NoDuplicatesDataLoader"]
 __all__ += ["SentenceLabelDataset", "SentencesDataset"]
-__getattr__ = raise_not_supported(__name__, "readers")
+publish(__name__)

@@ -19,11 +19,10 @@ import torch
 
 from sbert.backends.huggingface import import_from
 from sbert.distributed.ranks import ALONE
-from sbert.inputs.arguments import check_choice, nearest_argument, warn
+from sbert.inputs.arguments import check_choice, nearest_argument, publish, warn
 from sbert.integrations import switching
 from sbert.integrations.sentence_transformers.evaluation import SequentialEvaluator
 from sbert.integrations.sentence_transformers.features import LABELS, as_loss, join_documents
-from sbert.integrations.sentence_transformers.forms import raise_not_supported
 from sbert.integrations.sentence_transformers.losses import trainer_settings
 from sbert.losses import BinaryCrossEntropyLoss, CoSENTLoss, CrossEntropyLoss
 from sbert.losses.signature import Signature
@@ -408,4 +407,4 @@ __all__ = [
     "BatchSamplers", "CrossEncoderTrainer", "CrossEncoderTrainingArguments", "MultiDatasetBatchSamplers",
     "SentenceTransformerTrainer", "SentenceTransformerTrainingArguments",
 ]  # fmt: skip
-__getattr__ = raise_not_supported(__name__, "Training")
+publish(__name__)

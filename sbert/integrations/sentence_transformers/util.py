@@ -17,13 +17,12 @@ from tqdm.auto import tqdm
 
 from sbert import search
 from sbert.functional import truncate
-from sbert.inputs.arguments import check_choice
+from sbert.inputs.arguments import check_choice, publish
 from sbert.integrations.sentence_transformers.forms import (  # noqa: F401
     SignatureAdapter,
     SimilarityFunction,
     as_rows,
     compare_by,
-    raise_not_supported,
 )
 from sbert.storage.atomic import replacing_file
 
@@ -155,4 +154,4 @@ __all__ = [
     *"paraphrase_mining semantic_search_faiss semantic_search_usearch".split(),
 ]
 __all__ = [name for name in __all__ if name[0] != "_"]
-__getattr__ = raise_not_supported(__name__, "util")
+publish(__name__)
