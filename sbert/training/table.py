@@ -195,9 +195,10 @@ def find_layout(
     """The layout of rows such as this one.
 
     Keys that a loss takes by name are row data. Of the others, those with the names of the loss's columns are its
-    columns, and further ones, such as negative_1, those of ``*negatives``. If none has such a name, the keys of texts
-    are taken by position, if they are as many as the loss takes. What is taken by position, and what is not used, is
-    said in a warning. A label that is not used does not fit: it may say that a text is not a positive.
+    columns, and further ones, such as negative_1, those of ``*negatives``. If a column is missing, the keys of texts
+    are taken by position, if they are as many as the loss takes, and each with one of these names stands at its place.
+    What is taken by position, and what is not used, is said in a warning. A label that is not used does not fit: it
+    may say that a text is not a positive.
 
     Args:
         row: The first row, a dict or a tuple.
@@ -298,14 +299,17 @@ def _match(row: Mapping[str, Any], loss: Signature, candidates: Sequence[str], n
     further = [key for key in candidates if key not in matched and loss.more and pattern.fullmatch(key)]
     if set(LABEL_NAMES) & (set(candidates) - set(matched)):
         return None
-    if not matched and not further:
-        matched = [key for key in candidates if isinstance(row[key], str) or is_list(row[key])]
-        if not matched or not loss.accepts(len(matched)):
+    if len(matched) < len(loss.columns) or not (matched or further):
+        known, texts = (
+            {*matched, *further},
+            [key for key in candidates if isinstance(row[key], str) or is_list(row[key])],
+        )
+        misplaced = [key for key, column in zip(texts, loss.columns, strict=False) if key in known and key != column]
+        matched, others = texts[: len(loss.columns)], texts[len(loss.columns) :]
+        if not texts or not loss.accepts(len(texts)) or misplaced or (known and others != further):
             return None
-        meaning = ", ".join(map("{} is {}".format, matched, loss.names(len(matched))))
+        further, meaning = others, ", ".join(map("{} is {}".format, texts, loss.names(len(texts))))
         warn(f"{name}: columns by position: {meaning}; pass columns= for another order")
-    elif len(matched) < len(loss.columns):
-        return None
     if unused := [key for key in candidates if key not in (*matched, *further)]:
         warn(f"{name}: {loss.name} does not use {', '.join(unused)}; pass columns= to choose columns yourself")
     return [*matched, *further]

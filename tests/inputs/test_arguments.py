@@ -150,7 +150,7 @@ def test_a_model_called_with_a_text(model: SentenceEncoder, scorer: CrossEncoder
         (lambda model: model.propmts, "; did you mean 'prompts'?"),
         (lambda model: model.get_backend, "SentenceEncoder has no attribute 'get_backend': models run in torch"),
         (lambda model: model.quux, "SentenceEncoder has no attribute 'quux'"),
-        (lambda model: Trainer(model, [("a", "b", 0.5)], losses.CoSENTLoss()).train, "'fit'?"),
+        (lambda model: Trainer(model, [("a", "b", 0.5), ("c", "d", 1)], losses.CoSENTLoss()).train, "'fit'?"),
     ],
 )  # fmt: skip
 def test_missing_names(get: Callable[[Any], Any], message: str, model: SentenceEncoder) -> None:
