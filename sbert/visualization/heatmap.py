@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sbert.functional import Vectors
-from sbert.inputs.arguments import known_arguments
+from sbert.inputs.arguments import check_choice, known_arguments
 from sbert.inputs.extras import require
 from sbert.inputs.texts import texts_of
 from sbert.visualization.drawing import Path, new_axes, new_figure, save_figure
@@ -40,12 +40,17 @@ class Compares(Protocol):
 
 @known_arguments
 def similarity_heatmap(
-    sentences: Sequence[str], scores: Compares | Vectors, path: Path = None, ax: Axes | None = None, order: bool = False
+    sentences: Sequence[str],
+    scores: Compares | Vectors,
+    path: Path = None,
+    ax: Axes | None = None,
+    order: bool = False,
+    scale: str = "cosine",
 ) -> Figure:
     """Draw the similarities of all pairs of sentences as a matrix of colours.
 
-    All cosines have the same colours, from red at -1 to blue at 1, so that two pictures can be compared. The colours of
-    other similarities are between the lowest and the highest score.
+    By default all cosines have the same colours, from red at -1 to blue at 1, so that two pictures can be compared. The
+    colours of other similarities are between the lowest and the highest score.
 
     Args:
         sentences: The sentences; 2 to 40 are easy to read.
@@ -53,6 +58,8 @@ def similarity_heatmap(
         path: Where to save the image; the file extension gives the format. By default, it is only returned.
         ax: Axes of matplotlib to draw into, such as one of several side by side. Default: a figure of its own.
         order: Whether similar sentences stand side by side, as average linkage groups them.
+        scale: ``"cosine"``, or ``"data"``: colours from the lowest to the highest score of two different sentences, which
+            shows small differences.
 
     Shape:
         scores: (sentences, sentences).
@@ -67,6 +74,7 @@ def similarity_heatmap(
         >>> [label.get_text() for label in figure.axes[0].get_yticklabels()]
         ['A cat sleeps.', 'A kitten naps.', 'Taxes rise.']
     """
+    check_choice("scale", scale, ("cosine", "data"))
     figure = new_figure(path, ax)
     listed = texts_of(sentences, "sentences")
     if not listed:
@@ -87,8 +95,9 @@ def similarity_heatmap(
         cell = min(width - character * longest - 0.9, 0.7 * height) / count
         few = few and cell >= 6 * _SCORE
         points = min(points, max(3.0, cell / _SCORE if few else 60 * cell))
-    cosines = matrix.min() >= -1.001 and matrix.max() <= 1.001
-    low, high = (-1.0, 1.0) if cosines else (float(matrix.min()), float(matrix.max()))
+    cosines = scale == "cosine" and matrix.min() >= -1.001 and matrix.max() <= 1.001
+    others = matrix[~np.eye(count, dtype=bool)] if scale == "data" and count > 1 else matrix
+    low, high = (-1.0, 1.0) if cosines else (float(others.min()), float(others.max()))
     image = axis.imshow(matrix, cmap="RdBu" if cosines else "YlGnBu", vmin=low, vmax=high)
     look = {"parse_math": False, "fontfamily": families, "fontsize": points}
     rows = [shorten(text, longest) for text in texts]
