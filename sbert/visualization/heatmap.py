@@ -58,8 +58,8 @@ def similarity_heatmap(
         path: Where to save the image; the file extension gives the format. By default, it is only returned.
         ax: Axes of matplotlib to draw into, such as one of several side by side. Default: a figure of its own.
         order: Whether similar sentences stand side by side, as average linkage groups them.
-        scale: ``"cosine"``, or ``"data"``: colours from the lowest to the highest score of two different sentences, which
-            shows small differences.
+        scale: ``"cosine"``, or ``"data"``: colours from the lowest to the highest score of two different sentences,
+            which shows small differences.
 
     Shape:
         scores: (sentences, sentences).

@@ -18,6 +18,7 @@ from sbert.functional import Float32
 from sbert.inputs.arguments import check_choice, check_count, check_model, known_arguments, warn
 from sbert.inputs.prompts import with_role_prompt
 from sbert.inputs.texts import rows_of
+from sbert.search.exact.comparison import Hits
 from sbert.search.index.bm25 import choose_language, search_postings, terms_of
 from sbert.search.index.documents import DocumentRecord, Documents, as_json, document_checksum, metadata_json
 from sbert.search.index.filters import Where, parse_where
