@@ -13,9 +13,9 @@ import torch
 from sbert.inputs.arguments import warn
 from sbert.pipeline.batching import Indices
 from sbert.pipeline.tokenize import Tokens
-from sbert.storage.processes import Lock
 
-_lock = Lock()
+# tqdm warns when it is imported, by transformers, too: a notebook without widgets gets bars of text.
+warnings.filterwarnings("ignore", "IProgress not found")
 # For fewer texts, a bar would disappear before it can be read.
 _BAR_FROM = 2000
 # The rate in units per second, even below one.
@@ -56,9 +56,7 @@ class TextTooLargeError(RowError, torch.OutOfMemoryError):
 
 def progress_bar(show: bool | None, **options: Any) -> Any:
     """A tqdm bar; if ``show`` is None, it appears on a terminal or in a notebook only. Without a total it counts."""
-    with _lock, warnings.catch_warnings():  # Threads that interleave these would disable warnings for good.
-        warnings.simplefilter("ignore")  # A notebook without widgets gets a bar of text.
-        tqdm = import_module("tqdm.auto").tqdm
+    tqdm = import_module("tqdm.auto").tqdm
     form = _COUNT if options.get("total") is None else _BAR
     return tqdm(disable=False if show else None, bar_format=form, dynamic_ncols=True, **options)
 

@@ -32,7 +32,7 @@ _COLOURS = (
     *("#2f6fdb", "#e07b00", "#1e9448", "#d1344b", "#8a4fd0", "#8c5a3c"),
     *("#d64fa8", "#4b5a66", "#94960a", "#0aa0b4", "#0b3d91", "#f2a28c"),
 )
-_NO_CLUSTER = "0.7"
+_NO_CLUSTER, _OTHERS = "0.7", "0.45"
 # Up to this number of points, every text is written beside its point.
 _MAX_TEXTS = 30
 
@@ -55,7 +55,8 @@ def corpus_map(
         vectors: Vectors of the texts; vectors of dimension 2 are used as points directly.
         path: Where to save the image; the file extension gives the format. By default, it is only returned.
         labels: The cluster of each vector, an int or a name, -1 or None for no cluster; or an array of floats or
-            datetime64, which are drawn on a colour scale. Of more than 12 clusters, some differ by their markers.
+            datetime64, which are drawn on a colour scale. Of more than 12 clusters, the legend has the largest 12, and
+            the others together; without a legend, some differ by their markers.
         texts: The text of each vector. Up to 30 texts are written beside their points; of more, one per cluster, where
             it is densest.
         legend: Whether the names of clusters stand in a legend; if not, and without texts, they stand on the map.
@@ -85,7 +86,7 @@ def corpus_map(
     method = None if matrix.shape[1] == 2 else choose_projection(len(matrix))[0]
     points = matrix if method is None else project_vectors(matrix)  # (n, 2)
     values = np.asarray(labels) if labels is not None and np.asarray(labels).dtype.kind in "fM" else None
-    clusters = _by_cluster(labels if values is None else None, len(points))
+    clusters = _by_cluster(labels if values is None else None, len(points), len(_COLOURS) if legend else None)
     axis = new_axes(figure, ax, 9, 7)
     if values is not None:
         colours = []
@@ -125,9 +126,10 @@ def _draw_points(axis: Any, points: Points, clusters: list[Cluster], grey: bool)
     colours = []
     look = {"alpha": 0.8 if len(points) < 2000 else 0.55, "zorder": 1 if len(points) > _MAX_TEXTS else 4}
     for number, (name, rows) in enumerate(clusters, start=-without):
-        colours.append(_NO_CLUSTER if number < 0 else _COLOURS[number % len(_COLOURS)])
+        has_others = isinstance(name, _Others)
+        colours.append(_NO_CLUSTER if number < 0 else _OTHERS if has_others else _COLOURS[number % len(_COLOURS)])
         marker = MARKERS[max(number, 0) // len(_COLOURS) % len(MARKERS)]
-        label = f"{'no cluster' if name is None else name} ({len(rows):,})"
+        label = f"{'none' if name is None else name} ({len(rows):,})"
         axis.scatter(*points[rows].T, s=size, color=colours[-1], marker=marker, linewidths=0, label=label, **look)
     return colours
 
@@ -143,7 +145,9 @@ def _draw_values(figure: Figure, axis: Any, points: Points, values: npt.NDArray[
     drawn = axis.scatter(*points[finite].T, s=size, c=numbers[finite], cmap="viridis", linewidths=0, alpha=0.8, **ends)
     locator = dates.AutoDateLocator() if values.dtype.kind == "M" else None
     bar = figure.colorbar(drawn, ax=axis, shrink=0.6, extend="both", ticks=locator)
-    if locator is not None:
+    if locator is None and ends:
+        bar.set_ticks(shown := np.linspace(ends["vmin"], ends["vmax"], 5), labels=[f"{value:.4g}" for value in shown])
+    elif locator is not None:
         bar.ax.yaxis.set_major_formatter(dates.ConciseDateFormatter(locator))
     bar.outline.set_visible(False)
 
@@ -153,15 +157,25 @@ def _size(count: int) -> float:
     return float(np.clip(3000 / max(count, 1), 3, 45))
 
 
-def _by_cluster(labels: Iterable[Any] | None, count: int) -> list[Cluster]:
-    """The clusters, largest first; the rows without cluster come before all, so that they are drawn below."""
+class _Others(str):
+    """The name of the clusters that have no colour of their own."""
+
+
+def _by_cluster(labels: Iterable[Any] | None, count: int, most: int | None) -> list[Cluster]:
+    """The clusters, largest first; the rows without cluster come before all, so that they are drawn below.
+
+    If there are more than ``most``, the smallest are one cluster together.
+    """
     if labels is None:
         return [(None, np.arange(count))]
     rows: dict[Any, list[int]] = {}
     for row, label in enumerate(labels):
         name = label.item() if isinstance(label, np.generic) else label
-        rows.setdefault(None if name == -1 else name, []).append(row)
+        rows.setdefault(None if name == -1 or name != name else name, []).append(row)  # NaN is not itself.
     named = sorted(rows.items(), key=lambda item: (item[0] is not None, -len(item[1])))
+    if most is not None and len(rest := named[most + (None in rows) :]) > 1:
+        together = _Others(f"{len(rest)} others"), [row for _, members in rest for row in members]
+        named = [*named[: -len(rest)], together]
     return [(name, np.array(members)) for name, members in named]
 
 

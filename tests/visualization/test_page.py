@@ -297,7 +297,7 @@ def test_columns_colour_and_filter(fresh: browser.Browser) -> None:
     fresh.run("document.querySelectorAll('#legend button')[1].click()")
     assert fresh.run("hits") == middle / 2  # Both filters hold.
     choose_colour(fresh, "day")
-    assert fresh.run("element('bounds').textContent") == "all to all (day)"
+    assert fresh.run("element('bounds').textContent") == "2026-01-01 to 2026-01-28 (day)"
     fresh.key("Escape")
     assert fresh.run("hits") == ROWS
 

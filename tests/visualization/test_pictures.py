@@ -86,16 +86,27 @@ def test_labels_of_a_heat_map_lie_apart_and_within(count: int) -> None:
 def test_map_in_the_colours_of_clusters(tmp_path: Path) -> None:
     points = np.arange(14.0).reshape(7, 2)
     axis = corpus_map(points, tmp_path / "map.svg", labels=np.array([1, 0, 1, 1, -1, 0, 2])).axes[0]
-    assert [text.get_text() for text in axis.get_legend().get_texts()] == ["no cluster (1)", "1 (3)", "0 (2)", "2 (1)"]
+    assert [text.get_text() for text in axis.get_legend().get_texts()] == ["none (1)", "1 (3)", "0 (2)", "2 (1)"]
     np.testing.assert_array_equal(axis.collections[1].get_offsets(), points[[0, 2, 3]])
     colours = [to_hex(one.get_facecolor()[0]) for one in axis.collections]
     assert len(set(colours)) == 4
     assert colours[0] == to_hex("0.7")
     assert corpus_map(points).axes[0].get_legend() is None
     assert (tmp_path / "map.svg").exists()
-    many = corpus_map(np.random.default_rng(0).normal(size=(40, 2)), labels=range(40)).axes[0]
+    many = corpus_map(np.random.default_rng(0).normal(size=(40, 2)), labels=range(40), legend=False).axes[0]
     looks = {(to_hex(one.get_facecolor()[0]), one.get_paths()[0].vertices.tobytes()) for one in many.collections}
     assert len(looks) == 40
+
+
+def test_a_legend_has_the_largest_clusters_and_the_others() -> None:
+    names = [name for number in range(1, 16) for name in [f"c{number}"] * number]  # Of 1 to 15 texts.
+    labels = [*names, None, float("nan")]
+    axis = corpus_map(np.random.default_rng(0).normal(size=(len(labels), 2)), labels=labels).axes[0]
+    assert legend(axis) == ["none (2)", *(f"c{number} ({number})" for number in range(15, 3, -1)), "3 others (6)"]
+    assert len({to_hex(one.get_facecolor()[0]) for one in axis.collections}) == 14
+    scale = corpus_map(np.random.default_rng(0).normal(size=(9, 2)), labels=np.linspace(3, 7, 9)).axes[1]
+    ticks = [label.get_text() for label in scale.get_yticklabels()]
+    assert [ticks[0], ticks[-1]] == ["3.04", "6.96"], "the ends of the scale have their values"
 
 
 def test_texts_of_a_map_cover_neither_each_other_nor_points() -> None:

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
-from itertools import chain, pairwise
+from itertools import pairwise
 from math import log1p
 
 import numpy as np
@@ -188,7 +188,8 @@ def topic_words(texts: Iterable[str], labels: Iterable[int], top_k: int = 5) -> 
     words that are frequent in every cluster, such as "the". The square root makes the variance of a frequency nearly
     independent of its size. A word is a run of at least two letters, digits or underscores, in lower case. English
     function words are left out, and so are words that are usual in most clusters, where there are 8 or more. A phrase
-    takes the place of its words if it makes up half of the occurrences of one of them.
+    takes the place of its words if it makes up half of the occurrences of one of them. Terms of several texts of a
+    cluster come before those of a single one, which are often names.
 
     Args:
         texts: The texts that were clustered.
@@ -220,6 +221,7 @@ def topic_words(texts: Iterable[str], labels: Iterable[int], top_k: int = 5) -> 
         raise ValueError(f"there are {len(listed)} texts and {len(label_of)} labels; pass one label per text")
     function_words = set((files("sbert.search.exact") / "function_words.txt").read_text(encoding="utf-8").split())
     terms: dict[int, Counter[str]] = {label: Counter() for label in sorted(set(label_of)) if label >= 0}
+    texts_with = {label: Counter[str]() for label in terms}
     sizes = dict.fromkeys(terms, 0)  # Words of each cluster.
     for text, label in zip(listed, label_of, strict=True):
         if label >= 0:
@@ -227,7 +229,8 @@ def topic_words(texts: Iterable[str], labels: Iterable[int], top_k: int = 5) -> 
             sizes[label] += len(words)
             content = [None if word in function_words else word for word in words]
             pairs = (f"{a} {b}" for a, b in pairwise(content) if a and b and a != b)
-            terms[label].update(chain(filter(None, content), pairs))
+            terms[label].update(in_text := [*filter(None, content), *pairs])
+            texts_with[label].update(set(in_text))
     overall = Counter[str]()
     for counts in terms.values():
         overall.update(counts)
@@ -252,7 +255,9 @@ def topic_words(texts: Iterable[str], labels: Iterable[int], top_k: int = 5) -> 
             for term, times in counts.items()
             if term in overall
         }
-        result[label] = _distinct_terms(sorted(weights, key=lambda term: (-weights[term], term)), counts, count)
+        in_one = {term for term, times in texts_with[label].items() if times == 1}  # Often a name.
+        ranked = sorted(weights, key=lambda term: (term in in_one, -weights[term], term))
+        result[label] = _distinct_terms(ranked, counts, count)
     return result
 
 

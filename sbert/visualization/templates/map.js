@@ -51,6 +51,7 @@ function stem(word) {
 }
 
 const stemsOf = (text) => (text.toLowerCase().match(/[\p{L}\p{N}\p{M}]+/gu) || []).map(stem);
+const meanLength = texts.reduce((sum, text) => sum + text.length, 1) / count;
 let postings = null;  // The texts of each stem, in their order; made at the first search.
 
 function index() {
@@ -78,7 +79,15 @@ function withWords(query) {
     const plain = query.toLowerCase();
     rows = new Set([...texts.keys()].filter((i) => texts[i].toLowerCase().includes(plain)));
   }
-  return [...rows].sort((a, b) => texts[a].length - texts[b].length || a - b);
+  const score = new Map([...rows].map((i) => [i, relevance(texts[i], roots)]));
+  return [...rows].sort((a, b) => score.get(b) - score.get(a) || texts[a].length - texts[b].length || a - b);
+}
+
+// How often the words are in a text, against its length, as in BM25; an unfinished word counts half.
+function relevance(text, roots) {
+  const stems = stemsOf(text), norm = 0.3 + 0.9 * text.length / meanLength;
+  const times = (root) => stems.reduce((sum, own) => sum + (own === root ? 1 : own.startsWith(root) ? 0.5 : 0), 0);
+  return roots.map(times).reduce((sum, number) => sum + number / (number + norm), 0);
 }
 
 // The texts whose meaning is nearest to some: those that are most often, and most closely, their neighbours.
@@ -495,7 +504,7 @@ function bounds(column) {
   const ends = ["low", "high"].map((id) => Number(element(id).value)).sort((a, b) => a - b);
   const values = ends.map((end) => low + (high - low) * end / 1000);
   const shown = values.map((end) => (column.kind === "date" ? new Date(end * 1000).toISOString().slice(0, 10) : Number(end.toPrecision(4)).toLocaleString("en")));
-  element("bounds").textContent = `${ends[0] > 0 ? shown[0] : "all"} to ${ends[1] < 1000 ? shown[1] : "all"} (${column.name})`;
+  element("bounds").textContent = `${shown[0]} to ${shown[1]} (${column.name})`;
   return [ends[0] > 0 ? values[0] : -Infinity, ends[1] < 1000 ? values[1] : Infinity];
 }
 
@@ -684,6 +693,7 @@ element("colour").addEventListener("change", () => {
   recolour();
 });
 
+matchMedia("(max-width: 640px)").addEventListener("change", () => openDrawer(false));
 new ResizeObserver(() => {
   width = canvas.clientWidth;
   height = canvas.clientHeight;
