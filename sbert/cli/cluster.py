@@ -98,6 +98,6 @@ def _lines(records: list[dict[str, Any]], most: int | None) -> Iterator[Line]:
         if record["cluster"] is None:
             yield Line(f"no cluster: {size}{'' if number else '; try a lower --threshold or --min-size'}")
             continue
-        yield Line(f"cluster {record['cluster']}: {size}  ", ", ".join(record["words"]))
+        yield Line(f"cluster {record['cluster']}: {size}  {', '.join(record['words'])}".rstrip())
         for row, text in list(zip(record["rows"], record["texts"], strict=True))[:most]:
             yield Line(f"  {row:>{width}}  ", text)

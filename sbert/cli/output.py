@@ -22,7 +22,7 @@ _NAMES, _LEAST = 19, 20
 
 
 class Line(NamedTuple):
-    """An output line: a start that is printed in full, and a text that may be shortened."""
+    """An output line: a start that is printed in full, and a text that may be shortened; without one, it is wrapped."""
 
     start: str
     text: str = ""
@@ -46,7 +46,10 @@ def show(arguments: argparse.Namespace, lines: Iterable[Line], records: Iterable
         written = (json.dumps(record, ensure_ascii=ascii_only) for record in records)
     else:
         escaped = ((start, visible(" ".join(text.split()))) for start, text in lines)
-        written = ((start + shorten(text, width - len(start))).rstrip() for start, text in escaped)
+        written = (
+            (start + shorten(text, width - len(start))).rstrip() if text else textwrap.fill(start, width)
+            for start, text in escaped
+        )
     encodable = (visible(line).encode(encoding, "backslashreplace").decode(encoding) for line in written)
     if not arguments.output:
         for line in encodable:

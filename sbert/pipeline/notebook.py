@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
+import textwrap
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any, NamedTuple
@@ -14,6 +17,8 @@ from sbert.functional import Float32
 Corpus = Mapping[Any, str] | Sequence[str]
 # Rows, and characters of a cell, that are shown.
 _ROWS, _CHARACTERS = 100, 200
+# The least columns of a text that is wrapped.
+_LEAST = 20
 
 
 class Table(NamedTuple):
@@ -35,7 +40,12 @@ class Table(NamedTuple):
     def __repr__(self) -> str:
         lines = [list(self.head), *_as_texts(self)]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
+        rows = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
+        if sys.stdout.isatty():  # The last column, often a text, is wrapped at words.
+            start = sum(widths[:-1]) + 2 * len(widths[:-1])
+            width = max(shutil.get_terminal_size().columns, start + _LEAST)
+            rows = [textwrap.fill(row, width, subsequent_indent=" " * start) for row in rows]
+        return "\n".join(rows)
 
     def _repr_html_(self) -> str:
         """The table as HTML, in which texts are texts whatever they contain, for formulas, too."""

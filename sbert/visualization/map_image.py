@@ -92,7 +92,7 @@ def corpus_map(
         colours = []
         _draw_values(figure, axis, points, values)
     else:
-        colours = _draw_points(axis, points, clusters, grey=labels is not None)
+        colours = _draw_points(axis, points, clusters, labels is not None, legend)
     axis.set_aspect("equal", adjustable="datalim")
     axis.set(xticks=[], yticks=[])
     axis.spines[:].set_color("0.8")
@@ -119,15 +119,15 @@ def corpus_map(
     return save_figure(figure, path)
 
 
-def _draw_points(axis: Any, points: Points, clusters: list[Cluster], grey: bool) -> list[str]:
+def _draw_points(axis: Any, points: Points, clusters: list[Cluster], grey: bool, legend: bool) -> list[str]:
     """Draw the points, those without cluster in grey if ``grey``; returns the colour of each cluster."""
     size = _size(len(points))
     without = sum(name is None for name, _ in clusters) if grey else 0
     colours = []
     look = {"alpha": 0.8 if len(points) < 2000 else 0.55, "zorder": 1 if len(points) > _MAX_TEXTS else 4}
     for number, (name, rows) in enumerate(clusters, start=-without):
-        has_others = isinstance(name, _Others)
-        colours.append(_NO_CLUSTER if number < 0 else _OTHERS if has_others else _COLOURS[number % len(_COLOURS)])
+        colour = _OTHERS if legend and number == len(_COLOURS) else _COLOURS[number % len(_COLOURS)]
+        colours.append(_NO_CLUSTER if number < 0 else colour)
         marker = MARKERS[max(number, 0) // len(_COLOURS) % len(MARKERS)]
         label = f"{'none' if name is None else name} ({len(rows):,})"
         axis.scatter(*points[rows].T, s=size, color=colours[-1], marker=marker, linewidths=0, label=label, **look)
@@ -143,22 +143,17 @@ def _draw_values(figure: Figure, axis: Any, points: Points, values: npt.NDArray[
     axis.scatter(*points[~finite].T, s=size, color=_NO_CLUSTER, linewidths=0)
     ends = dict(zip(("vmin", "vmax"), np.quantile(numbers[finite], (0.01, 0.99)), strict=True)) if finite.any() else {}
     drawn = axis.scatter(*points[finite].T, s=size, c=numbers[finite], cmap="viridis", linewidths=0, alpha=0.8, **ends)
-    locator = dates.AutoDateLocator() if values.dtype.kind == "M" else None
-    bar = figure.colorbar(drawn, ax=axis, shrink=0.6, extend="both", ticks=locator)
-    if locator is None and ends:
-        bar.set_ticks(shown := np.linspace(ends["vmin"], ends["vmax"], 5), labels=[f"{value:.4g}" for value in shown])
-    elif locator is not None:
-        bar.ax.yaxis.set_major_formatter(dates.ConciseDateFormatter(locator))
+    is_date = values.dtype.kind == "M"
+    ticks: Any = dates.AutoDateLocator() if is_date else np.linspace(*ends.values(), 5).tolist() if ends else None
+    bar = figure.colorbar(drawn, ax=axis, shrink=0.6, extend="both", ticks=ticks, format=None if is_date else "%.4g")
+    if is_date:
+        bar.ax.yaxis.set_major_formatter(dates.ConciseDateFormatter(ticks))
     bar.outline.set_visible(False)
 
 
 def _size(count: int) -> float:
     """The area of a point, for this number of points."""
     return float(np.clip(3000 / max(count, 1), 3, 45))
-
-
-class _Others(str):
-    """The name of the clusters that have no colour of their own."""
 
 
 def _by_cluster(labels: Iterable[Any] | None, count: int, most: int | None) -> list[Cluster]:
@@ -174,7 +169,7 @@ def _by_cluster(labels: Iterable[Any] | None, count: int, most: int | None) -> l
         rows.setdefault(None if name == -1 or name != name else name, []).append(row)  # NaN is not itself.
     named = sorted(rows.items(), key=lambda item: (item[0] is not None, -len(item[1])))
     if most is not None and len(rest := named[most + (None in rows) :]) > 1:
-        together = _Others(f"{len(rest)} others"), [row for _, members in rest for row in members]
+        together = f"{len(rest)} others", [row for _, members in rest for row in members]
         named = [*named[: -len(rest)], together]
     return [(name, np.array(members)) for name, members in named]
 

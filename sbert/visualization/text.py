@@ -15,7 +15,7 @@ _FONTS = ("Noto Sans CJK KR", "Noto Sans CJK JP", "NanumGothic", "Malgun Gothic"
 
 
 def shorten(text: str, width: int) -> str:
-    """The text on one line of at most ``width`` columns of a terminal, with … at its end if it was longer.
+    """The text on one line of at most ``width`` columns of a terminal: its first words, and … if there are more.
 
     Example:
         >>> shorten("The cat sleeps.", 8), shorten("고양이가 잔다.", 8)
@@ -24,8 +24,9 @@ def shorten(text: str, width: int) -> str:
     line = " ".join(text.split())
     if count_columns(line) <= width:
         return line
-    columns = accumulate(map(count_columns, line))
-    return line[: sum(1 for _ in takewhile(lambda so_far: so_far < width, columns))].rstrip() + "…" if width > 0 else ""
+    end = sum(1 for _ in takewhile(lambda so_far: so_far < width, accumulate(map(count_columns, line))))
+    space = line.rfind(" ", 0, end + 1)
+    return line[: space if space > end // 2 else end].rstrip() + "…" if width > 0 else ""
 
 
 def count_columns(text: str) -> int:

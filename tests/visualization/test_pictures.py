@@ -100,13 +100,12 @@ def test_map_in_the_colours_of_clusters(tmp_path: Path) -> None:
 
 def test_a_legend_has_the_largest_clusters_and_the_others() -> None:
     names = [name for number in range(1, 16) for name in [f"c{number}"] * number]  # Of 1 to 15 texts.
-    labels = [*names, None, float("nan")]
-    axis = corpus_map(np.random.default_rng(0).normal(size=(len(labels), 2)), labels=labels).axes[0]
+    points = np.random.default_rng(0).normal(size=(122, 2))
+    axis = corpus_map(points, labels=[*names, None, float("nan")]).axes[0]
     assert legend(axis) == ["none (2)", *(f"c{number} ({number})" for number in range(15, 3, -1)), "3 others (6)"]
     assert len({to_hex(one.get_facecolor()[0]) for one in axis.collections}) == 14
-    scale = corpus_map(np.random.default_rng(0).normal(size=(9, 2)), labels=np.linspace(3, 7, 9)).axes[1]
-    ticks = [label.get_text() for label in scale.get_yticklabels()]
-    assert [ticks[0], ticks[-1]] == ["3.04", "6.96"], "the ends of the scale have their values"
+    scale = corpus_map(points, labels=np.linspace(3, 7, 122)).axes[1]
+    assert [scale.get_yticklabels()[end].get_text() for end in (0, -1)] == ["3.04", "6.96"], "the ends of the scale"
 
 
 def test_texts_of_a_map_cover_neither_each_other_nor_points() -> None:
