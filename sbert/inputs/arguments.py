@@ -62,7 +62,9 @@ def known_arguments(
     names = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) and p.name != "self"]
     names += inspect.get_annotations(more) if more else []
     known = frozenset(names)
-    names = [p.name for p in parameters if p.kind == p.VAR_POSITIONAL] + names
+    variable = [p.name for p in parameters if p.kind == p.VAR_POSITIONAL]
+    most = math.inf if variable else sum(p.kind == p.POSITIONAL_OR_KEYWORD for p in parameters)
+    names = variable + names
     label = function.__qualname__.removesuffix(".__init__")
 
     @functools.wraps(function)
@@ -73,6 +75,8 @@ def known_arguments(
             if unknown := [name for name in options if name not in known]:
                 hint = _hint(unknown[0], names, config)
                 raise TypeError(f"{label}() takes no argument {unknown[0]!r}{hint} {', '.join(names)}")
+        if len(args) > most:
+            raise TypeError(f"{label}() got {args[-1]!r:.60} by position; pass it by name: {', '.join(names)}")
         return function(*args, **options)
 
     return call

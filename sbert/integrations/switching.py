@@ -76,15 +76,14 @@ COUNTERPARTS: list[Counterpart] = [
 PARAMETERS: list[ForeignParameter] = [ForeignParameter(*line) for line in _read("parameters.csv")]
 
 
-def find_counterpart(name: str, section: str = "") -> Counterpart | None:
-    """The row of a name of sentence-transformers, in a section if that has it; None if there is none.
+def find_counterpart(name: str) -> Counterpart | None:
+    """The first row of a name of sentence-transformers; None if there is none.
 
     Example:
         >>> find_counterpart("BatchHardSoftMarginTripletLoss").here
         '``sbert.losses.BatchHardTripletLoss(margin=None)``'
     """
-    rows = [row for row in COUNTERPARTS if any(fnmatchcase(name, pattern) for pattern in row.names)]
-    return next((row for row in rows if row.section == section), rows[0] if rows else None)
+    return next((row for row in COUNTERPARTS if any(fnmatchcase(name, pattern) for pattern in row.names)), None)
 
 
 # ------------------------------------------------------------------------------------------------- the guide
@@ -125,16 +124,7 @@ for _row in COUNTERPARTS:
     if _row.section == TRAINING and _row.new_name:
         SUGGESTIONS |= dict.fromkeys(_row.names, (_row.new_name,))
 # Names that the encoders take as well as those here.
-ALIASES = {
-    "model_name_or_path": "model",
-    "use_auth_token": "token",
-    "processor_kwargs": "tokenizer_kwargs",
-    "num_labels": "classes",
-    "max_length": "max_seq_length",
-    "activation_fn": "activation",
-    "inputs": "sentences",
-    "model_name": "name",
-}
+ALIASES: dict[str, str] = dict(_read("aliases.csv"))
 # Arguments without an equivalent: those that change nothing here, and those that are taken at their default alone.
 REFUSED = {name: row for row in COUNTERPARTS if row.section == OF_MODELS for name in row.names}
 

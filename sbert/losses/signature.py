@@ -238,4 +238,4 @@ def _check_loss(loss: object) -> None:
     if is_model_like(loss):
         raise TypeError(f"the loss is a model ({type(loss).__name__}); pass the model first, then a loss of vectors")
     if not callable(loss):
-        raise TypeError(f"the loss is of type {type(loss).__name__}; pass a function or a module")
+        raise TypeError(f"the loss is of type {type(loss).__name__}; pass a function or a module, after the data")

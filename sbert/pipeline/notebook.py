@@ -17,8 +17,6 @@ from sbert.functional import Float32
 Corpus = Mapping[Any, str] | Sequence[str]
 # Rows, and characters of a cell, that are shown.
 _ROWS, _CHARACTERS = 100, 200
-# The least columns of a text that is wrapped.
-_LEAST = 20
 
 
 class Table(NamedTuple):
@@ -43,7 +41,7 @@ class Table(NamedTuple):
         rows = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
         if sys.stdout.isatty():  # The last column, often a text, is wrapped at words.
             start = sum(widths[:-1]) + 2 * len(widths[:-1])
-            width = max(shutil.get_terminal_size().columns, start + _LEAST)
+            width = max(shutil.get_terminal_size().columns, start + 20)
             rows = [textwrap.fill(row, width, subsequent_indent=" " * start) for row in rows]
         return "\n".join(rows)
 

@@ -91,6 +91,8 @@ class Trainer:
         guide: SentenceEncoder | None = None,
     ) -> None:
         _check_model(model)
+        if not isinstance(config, (TrainingConfig, type(None))):
+            raise TypeError(f"config is of type {type(config).__name__}; pass TrainingConfig(...) with these settings")
         self.model: SentenceEncoder | Any = model
         self.config: TrainingConfig = config or TrainingConfig()
         self.callbacks: list[Callback] = [callbacks] if isinstance(callbacks, Callback) else list(callbacks)

@@ -141,10 +141,11 @@ def _draw_values(figure: Figure, axis: Any, points: Points, values: npt.NDArray[
     numbers = dates.date2num(values) if values.dtype.kind == "M" else values.astype(float)
     finite, size = np.isfinite(numbers), _size(len(points))
     axis.scatter(*points[~finite].T, s=size, color=_NO_CLUSTER, linewidths=0)
-    ends = dict(zip(("vmin", "vmax"), np.quantile(numbers[finite], (0.01, 0.99)), strict=True)) if finite.any() else {}
-    drawn = axis.scatter(*points[finite].T, s=size, c=numbers[finite], cmap="viridis", linewidths=0, alpha=0.8, **ends)
+    low, high = np.quantile(numbers[finite], (0.01, 0.99)).tolist() if finite.any() else (0.0, 1.0)
+    look = {"cmap": "viridis", "linewidths": 0, "alpha": 0.8, "vmin": low, "vmax": high}
+    drawn = axis.scatter(*points[finite].T, s=size, c=numbers[finite], **look)
     is_date = values.dtype.kind == "M"
-    ticks: Any = dates.AutoDateLocator() if is_date else np.linspace(*ends.values(), 5).tolist() if ends else None
+    ticks: Any = dates.AutoDateLocator() if is_date else np.linspace(low, high, 5).tolist()
     bar = figure.colorbar(drawn, ax=axis, shrink=0.6, extend="both", ticks=ticks, format=None if is_date else "%.4g")
     if is_date:
         bar.ax.yaxis.set_major_formatter(dates.ConciseDateFormatter(ticks))

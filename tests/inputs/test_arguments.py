@@ -62,6 +62,14 @@ def test_every_extra_holds_what_it_is_named_for() -> None:
         (lambda f: SentenceEncoder(f, devise="cpu"), "SentenceEncoder() takes no argument 'devise'; did you mean 'dev"),
         (lambda f: SentenceEncoder(f).encode("a", normalise_embeddings=True), "did you mean 'normalize_embeddings'"),
         (lambda f: SentenceEncoder(f).encode_query("a", batchsize=1), "encode() takes no argument 'batchsize'; did"),
+        (
+            lambda f: SentenceEncoder(f).encode("a", 32),
+            "encode() got 32 by position; pass it by name: sentences, prompt_",
+        ),
+        (
+            lambda f: Trainer(SentenceEncoder(f), [], None, {"epochs": 3}),
+            "config is of type dict; pass TrainingConfig(",
+        ),
         (lambda f: SentenceEncoder(f).encode("a", wings=2), "no argument 'wings', only sentences, prompt_name"),
         (lambda f: CrossEncoder(f, klasses=1), "CrossEncoder() takes no argument 'klasses'; did you mean 'classes'"),
         (lambda f: CrossEncoder(f, 1).predict([], show_progress=True), "predict() takes no argument 'show_progress'"),

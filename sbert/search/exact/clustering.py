@@ -153,7 +153,7 @@ def cluster(
     check_positive("clusters", clusters)
     unused, needed = (threshold, clusters) if method == "kmeans" else (clusters, 1)
     if unused is not None or needed is None:
-        raise ValueError(f"clusters={clusters}, threshold={threshold}: method={method!r} takes {_METHODS[method]}")
+        raise ValueError(f"method={method!r} takes {_METHODS[method]}; pass it alone, not {clusters=}, {threshold=}")
     if method == "community":
         labels = np.full(len(values), -1, np.int64)
         groups = community_detection(values, 0.75 if threshold is None else threshold, min_community_size)
