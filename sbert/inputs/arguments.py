@@ -76,7 +76,7 @@ def known_arguments(
                 hint = _hint(unknown[0], names, config)
                 raise TypeError(f"{label}() takes no argument {unknown[0]!r}{hint} {', '.join(names)}")
         if len(args) > most:
-            raise TypeError(f"{label}() got {args[-1]!r:.60} by position; pass it by name: {', '.join(names)}")
+            raise TypeError(f"{label}() takes {args[-1]!r:.60} by name, as one of {', '.join(names)}")
         return function(*args, **options)
 
     return call

@@ -64,7 +64,7 @@ def test_every_extra_holds_what_it_is_named_for() -> None:
         (lambda f: SentenceEncoder(f).encode_query("a", batchsize=1), "encode() takes no argument 'batchsize'; did"),
         (
             lambda f: SentenceEncoder(f).encode("a", 32),
-            "encode() got 32 by position; pass it by name: sentences, prompt_",
+            "encode() takes 32 by name, as one of sentences, prompt_name, ",
         ),
         (
             lambda f: Trainer(SentenceEncoder(f), [], None, {"epochs": 3}),
