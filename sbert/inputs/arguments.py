@@ -118,7 +118,7 @@ class MissingNameError(AttributeError):
 
     def __str__(self) -> str:
         owner, name, known = self.args
-        return f"{owner} has no attribute {name!r}{'' if name.startswith('_') else _describe(name, known)}"
+        return f"{owner} has no attribute {name!r}{'' if name.startswith('__') else _describe(name, known)}"
 
 
 def raise_missing(module: str, name: str, known: Iterable[str]) -> NoReturn:
@@ -135,13 +135,13 @@ def raise_missing(module: str, name: str, known: Iterable[str]) -> NoReturn:
 
 
 def _describe(name: str, known: Iterable[str]) -> str:
-    """What a name means that is missing: one of another package, one of another library, or one that is misspelt."""
-    for package in ("sbert", *(f"sbert.{room}" for room in import_module("sbert").ROOMS)):
-        if name in getattr(import_module(package), "__all__", ()):
-            return f"; it is {package}.{name}"
+    """What a name means that is missing: one of another library, one of another package, or one that is misspelt."""
     row = import_module(_FOREIGN).find_counterpart(name)
     if row is not None and (row.how != "same" or "sbert." in row.here):
         return f"{':' if row.how == 'not here' else '; use'} {row.plain}"
+    for package in ("sbert", *(f"sbert.{room}" for room in import_module("sbert").ROOMS)):
+        if name in getattr(import_module(package), "__all__", ()):
+            return f"; it is {package}.{name}"
     meant = meant_argument(name, [other for other in known if not other.startswith("_")])
     return f"; did you mean {meant!r}?" if meant else ""
 

@@ -59,10 +59,8 @@ def by_vectors(collection: Retrieval, model: SentenceEncoder) -> Hits:
 
 
 def fused(words: Found, vectors: Found, **options: object) -> Found:
-    first = [
-        [Hits(hits.scores[:, :CANDIDATES], hits.ids[:, :CANDIDATES]) for hits in results]
-        for results in (words, vectors)
-    ]
+    part = np.s_[:, :CANDIDATES]
+    first = [[Hits(hits.scores[part], hits.ids[part]) for hits in results] for results in (words, vectors)]
     return [fuse(*both, **options) for both in zip(*first, strict=True)]  # type: ignore[arg-type]
 
 

@@ -62,14 +62,8 @@ def test_every_extra_holds_what_it_is_named_for() -> None:
         (lambda f: SentenceEncoder(f, devise="cpu"), "SentenceEncoder() takes no argument 'devise'; did you mean 'dev"),
         (lambda f: SentenceEncoder(f).encode("a", normalise_embeddings=True), "did you mean 'normalize_embeddings'"),
         (lambda f: SentenceEncoder(f).encode_query("a", batchsize=1), "encode() takes no argument 'batchsize'; did"),
-        (
-            lambda f: SentenceEncoder(f).encode("a", 32),
-            "encode() takes 32 by name, as one of sentences, prompt_name, ",
-        ),
-        (
-            lambda f: Trainer(SentenceEncoder(f), [], None, {"epochs": 3}),
-            "config is of type dict; pass TrainingConfig(",
-        ),
+        (lambda f: SentenceEncoder(f).encode("a", 32), "encode() takes 32 by name, as one of sentences"),
+        (lambda f: Trainer(SentenceEncoder(f), [], None, {"epochs": 3}), "config is of type dict; pass T"),
         (lambda f: SentenceEncoder(f).encode("a", wings=2), "no argument 'wings', only sentences, prompt_name"),
         (lambda f: CrossEncoder(f, klasses=1), "CrossEncoder() takes no argument 'klasses'; did you mean 'classes'"),
         (lambda f: CrossEncoder(f, 1).predict([], show_progress=True), "predict() takes no argument 'show_progress'"),
@@ -149,11 +143,9 @@ def test_a_model_called_with_a_text(model: SentenceEncoder, scorer: CrossEncoder
 def test_missing_names(model: SentenceEncoder) -> None:
     trainer = Trainer(model, [("a", "b", 0.5), ("c", "d", 1)], losses.CoSENTLoss())
     for owner, name, message in (
-        (losses, "TripletLos", "module 'sbert.losses' has no attribute 'TripletLos'; did you mean 'TripletLoss'?"),
         (losses, "CachedMultipleNegativesRankingLoss", "; use sbert.losses.MultipleNegativesRankingLoss(), with "),
         (model, "fit", "SentenceEncoder has no attribute 'fit'; use sbert.Trainer(model, rows, loss, config).fit()"),
-        (model, "get_backend", "SentenceEncoder has no attribute 'get_backend': models run in torch"),
-        (model, "propmts", "; did you mean 'prompts'?"),
+        (model, "get_backend", "SentenceEncoder has no attribute 'get_backend': sbert doctor says what"),
         (trainer, "train", "Trainer has no attribute 'train'; did you mean 'fit'?"),
     ):
         with pytest.raises(AttributeError) as error:

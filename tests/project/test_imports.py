@@ -173,8 +173,7 @@ def test_every_public_name_is_there() -> None:
     for name, hint in (
         ("SentenceTransformer", "; use sbert.SentenceEncoder"),
         ("InputExample", "; use a tuple of texts with the label last, or a dict"),
-        ("semantic_search", "; it is sbert.search.semantic_search"),
-        ("BoW", ": little used"),
+        ("topic_words", "; it is sbert.search.topic_words"),
         ("SentenceEncodr", "; did you mean 'SentenceEncoder'?"),
         ("trainning", "; did you mean 'training'?"),
         ("__path_of_pytest__", ""),

@@ -85,10 +85,8 @@ def test_topic_words_follow_the_formula() -> None:
             * np.log(1 + mean / (counts[0][word] + counts[1][word]))
             for word, times in times_of.items()
         }
-        in_one = {
-            word for word in weights if sum(word in text.lower() for text in np.array(texts)[labels == label]) == 1
-        }
-        ranked = sorted(weights, key=lambda word: (word in in_one, -weights[word], word))
+        own = [text.lower() for text, of in zip(texts, labels, strict=True) if of == label]
+        ranked = sorted(weights, key=lambda word: (sum(word in text for text in own) == 1, -weights[word], word))
         content = [word for word in ranked if word not in {"the", "and", "after"}]
         assert found[label] == content[:4]
     assert list(found) == [0, 1]

@@ -37,7 +37,7 @@ pytorch_cos_sim, truncate_embeddings = cos_sim, truncate
 def _search(queries: Any, corpus: Any, top_k: int = 10, similarity: str = "cosine") -> list[list[dict[str, Any]]]:
     vectors = as_rows(corpus)
     hits = search.semantic_search(as_rows(queries), vectors, min(top_k, len(vectors)), similarity=similarity)
-    return [[{"corpus_id": row, "score": score} for row, score in found] for found in hits]
+    return [[{"corpus_id": row, "score": score} for row, score in ranked] for ranked in hits]
 
 
 def _mine(vectors: Any, **options: Any) -> list[list[Any]]:

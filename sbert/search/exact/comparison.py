@@ -604,7 +604,7 @@ def search_blocks(asked: Tensor, parts: Iterable[Tensor], k: int, similarity: st
                 top.add(rows, start)
             start = end
     hits = [top.hits() for top in tops]
-    return Hits(np.concatenate([each.scores for each in hits]), np.concatenate([each.ids for each in hits]))
+    return Hits(np.concatenate([part.scores for part in hits]), np.concatenate([part.ids for part in hits]))
 
 
 # --------------------------------------------------------------------------------------- the pairs above a limit
