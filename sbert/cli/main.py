@@ -125,10 +125,11 @@ class _Parser(argparse.ArgumentParser):
             raise argparse.ArgumentError(action, f"{value!r} is unknown; {suggest(value, action.choices)}")
 
     def error(self, message: str) -> NoReturn:
-        options = [option[2:] for option in self._option_string_actions if option.startswith("--")]
-        for name in (word.partition("=")[0][2:] for word in self.words if word.startswith("--")):
+        options = [option[2:].replace("-", "_") for option in self._option_string_actions if option.startswith("--")]
+        for word in (word.partition("=")[0] for word in self.words if word.startswith("--")):
+            name = word[2:].replace("-", "_")
             if not any(option.startswith(name) for option in options) and (meant := meant_argument(name, options)):
-                message = f"{message}; for --{name}, did you mean --{meant}?"
+                message = f"{message}; for {word}, did you mean --{meant.replace('_', '-')}?"
         raise ValueError(f"{message}{' See' if message[-1] == '?' else '; see'} {self.prog} --help")
 
 
