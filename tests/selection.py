@@ -22,7 +22,7 @@ SLOW = tuple(
         "pipeline/test_pool.py", "search/test_hybrid_index.py", "simulated_cuda/",
     )
 )  # fmt: skip
-QUICK = ("test_imports.py",)
+QUICK = ("test_imports.py", "test_pages.py")
 # Examples that start processes, trace a model or train one: more than four seconds.
 SLOW_EXAMPLES = {
     "sbert.cross_encoder.CrossEncoder.fit",
