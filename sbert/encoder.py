@@ -88,7 +88,8 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
         Reimers and Gurevych, 2019, Sentence-BERT. https://arxiv.org/abs/1908.10084
 
     Example:
-        >>> model = SentenceEncoder(minilm)
+        >>> from sbert import SentenceEncoder
+        >>> model = SentenceEncoder()
         >>> vectors = model.encode(["A cat sleeps.", "A kitten naps.", "Taxes rise."])
         >>> vectors.shape
         (3, 384)
@@ -296,6 +297,8 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
         """Tokenize sentences to one batch, for calling the encoder with a gradient.
 
         Example:
+            >>> from sbert import SentenceEncoder
+            >>> model = SentenceEncoder()
             >>> model(model.tokenize(["One.", "Two."])).shape
             torch.Size([2, 384])
         """
@@ -396,6 +399,8 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
                 ``on_truncate="error"`` (the message names the row), or ``out`` exists and is of another call.
 
         Example:
+            >>> from sbert import SentenceEncoder
+            >>> model = SentenceEncoder()
             >>> model.encode("One sentence.").shape
             (384,)
             >>> model.encode(["One.", "Two."], normalize_embeddings=True, truncate_dim=64).shape
@@ -454,7 +459,8 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
             options: Options of ``torch.compile``, such as ``mode`` and ``backend``.
 
         Example:
-            >>> compiled = SentenceEncoder(minilm)
+            >>> from sbert import SentenceEncoder
+            >>> compiled = SentenceEncoder()
             >>> compiled.compile(backend="eager")
             >>> compiled.encode("A cat sleeps.").shape
             (384,)
@@ -470,6 +476,8 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
             options: The other arguments of ``encode``.
 
         Example:
+            >>> from sbert import SentenceEncoder
+            >>> model = SentenceEncoder()
             >>> model.encode_query("Who sleeps?").shape
             (384,)
         """
@@ -484,6 +492,8 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
             options: The other arguments of ``encode``.
 
         Example:
+            >>> from sbert import SentenceEncoder
+            >>> model = SentenceEncoder()
             >>> model.encode_document(["The cat sleeps."]).shape
             (1, 384)
         """
@@ -507,6 +517,8 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
 
         Example:
             >>> from concurrent.futures import ThreadPoolExecutor
+            >>> from sbert import SentenceEncoder
+            >>> model = SentenceEncoder()
             >>> with model.batcher() as batcher, ThreadPoolExecutor(32) as threads:
             ...     vectors = list(threads.map(batcher.encode, ["One.", "Two.", "Three."]))
             >>> vectors[2].shape
@@ -526,6 +538,8 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
             a: (n, dim) or (dim,). b: (m, dim) or (dim,). Output: (n, m), NumPy where both are NumPy.
 
         Example:
+            >>> from sbert import SentenceEncoder
+            >>> model = SentenceEncoder()
             >>> one, two = model.encode(["A cat sleeps.", "A kitten naps."])
             >>> model.similarity(one, two).shape
             (1, 1)
@@ -540,6 +554,8 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
             a: (rows, dim). b: (rows, dim). Output: (rows,), NumPy where both are NumPy.
 
         Example:
+            >>> from sbert import SentenceEncoder
+            >>> model = SentenceEncoder()
             >>> vectors = model.encode(["A cat sleeps.", "A kitten naps."])
             >>> model.similarity_pairwise(vectors, vectors).round(4)
             array([1., 1.], dtype=float32)
@@ -577,9 +593,11 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
 
         Example:
             >>> import tempfile
+            >>> from sbert import SentenceEncoder
+            >>> model = SentenceEncoder()
             >>> with tempfile.TemporaryDirectory() as folder:
-            ...     model.save(f"{folder}/minilm")
-            ...     SentenceEncoder(f"{folder}/minilm").get_sentence_embedding_dimension()
+            ...     model.save(f"{folder}/model")
+            ...     SentenceEncoder(f"{folder}/model").get_sentence_embedding_dimension()
             384
         """
         with replacing(Path(path), check_replaceable) as folder:
@@ -638,6 +656,8 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
             ValueError: If it is below 0.99. A model that is loaded with ``dtype="int8"`` is refused so.
 
         Example:
+            >>> from sbert import SentenceEncoder
+            >>> model = SentenceEncoder()
             >>> model.check_int8(["A cat sleeps.", "A kitten naps.", "Taxes rise."])
             1.0
         """
@@ -660,9 +680,11 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
 
         Example:
             >>> import tempfile
+            >>> from sbert import SentenceEncoder
+            >>> model = SentenceEncoder()
             >>> with tempfile.TemporaryDirectory() as folder:
-            ...     model.save(f"{folder}/minilm")
-            ...     bool(SentenceEncoder(f"{folder}/minilm").verify())
+            ...     model.save(f"{folder}/model")
+            ...     bool(SentenceEncoder(f"{folder}/model").verify())
             True
         """
         if self._reference is None:

@@ -30,6 +30,9 @@ class ModelVectors:
         TypeError: If the model has neither ``encode`` nor, for pairs, ``predict``.
 
     Example:
+        >>> from sbert import SentenceEncoder
+        >>> from sbert.evaluation import ModelVectors
+        >>> model = SentenceEncoder()
         >>> vectors = ModelVectors(model)
         >>> vectors(["A cat.", "A dog.", "A cat."]).shape
         (3, 384)

@@ -80,6 +80,7 @@ def find_counterpart(name: str, section: str = "") -> Counterpart | None:
     """The row of a name of sentence-transformers, in a section if that has it; None if there is none.
 
     Example:
+        >>> from sbert.integrations.switching import find_counterpart
         >>> find_counterpart("BatchHardSoftMarginTripletLoss").here
         '``sbert.losses.BatchHardTripletLoss(margin=None)``'
     """
@@ -172,6 +173,7 @@ def translate(
         ValueError: If one without an equivalent has another value than it can have here. The message says what to do.
 
     Example:
+        >>> from sbert.integrations.switching import translate
         >>> translate("CrossEncoder", ["model", "classes"], (), {"num_labels": 3, "backend": "torch"})
         ((), {'classes': 3})
     """

@@ -50,8 +50,8 @@ class Transformer(Tokenizing, nn.Module):
         ValueError: If a file of the folder is damaged, or ``max_seq_length`` is too large for the model.
 
     Example:
-        >>> from sbert import Normalize, Pooling, SentenceEncoder
-        >>> model = SentenceEncoder(Transformer(minilm), Pooling("mean"), Normalize())
+        >>> from sbert import Normalize, Pooling, SentenceEncoder, Transformer
+        >>> model = SentenceEncoder(Transformer("sbert-mini"), Pooling("mean"), Normalize())
         >>> model.encode("A sentence.").shape
         (384,)
     """

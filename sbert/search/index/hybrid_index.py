@@ -54,7 +54,9 @@ class HybridIndex:
         ValueError: If the folder is damaged, contains anything else, or was created with another model or language.
 
     Example:
+        >>> from sbert import SentenceEncoder
         >>> from sbert.search import HybridIndex
+        >>> model = SentenceEncoder()
         >>> index = HybridIndex(model)
         >>> texts, metadata = ["The cat sleeps.", "Taxes rise."], [{"year": 2030}, {"year": 2031}]
         >>> index.add(texts, ids=["cat", "tax"], metadata=metadata)

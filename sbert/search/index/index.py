@@ -53,6 +53,8 @@ class IndexHits(NamedTuple):
             queries: The queries; by default, they are numbered.
 
         Example:
+            >>> import numpy as np
+            >>> from sbert.search import IndexHits
             >>> hits = IndexHits(np.array([[0.5]], np.float32), np.array([["cat"]], object))
             >>> hits.with_texts({"cat": "A cat naps."})
             query  rank  score   id   text
@@ -80,7 +82,9 @@ class Index:
         ValueError: If an argument is unknown, or the arguments contradict each other.
 
     Example:
+        >>> from sbert import SentenceEncoder
         >>> from sbert.search import Index
+        >>> model = SentenceEncoder()
         >>> index = Index()
         >>> index.add(model.encode(["A cat sleeps.", "Taxes rise."]), ids=["cat", "tax"])
         >>> index.search(model.encode("A kitten naps."), top_k=1).ids.tolist()
