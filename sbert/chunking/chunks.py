@@ -57,7 +57,7 @@ def split(
         >>> from sbert.chunking import split
         >>> model = SentenceEncoder()
         >>> documents = ["A cat sleeps. A kitten naps. Taxes rise."]
-        >>> [chunk.text(documents) for chunk in split(model, documents, max_tokens=9)]
+        >>> [chunk.text(documents) for chunk in split(model, documents, max_tokens=11)]
         ['A cat sleeps. A kitten naps.', 'Taxes rise.']
     """
     texts = rows_of(documents, "documents")
@@ -136,7 +136,7 @@ def encode_chunks(
         >>> [chunk.text(documents) for chunk in chunks]
         ['Berlin lies on the Spree.', 'The city has many bridges.', 'Taxes rise.']
         >>> vectors.shape
-        (3, 384)
+        (3, 256)
     """
     texts, prompts = list(rows_of(documents, "documents")), {"prompt_name": prompt_name, "prompt": prompt}
     if chunks is None:

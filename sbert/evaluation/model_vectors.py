@@ -35,7 +35,7 @@ class ModelVectors:
         >>> model = SentenceEncoder()
         >>> vectors = ModelVectors(model)
         >>> vectors(["A cat.", "A dog.", "A cat."]).shape
-        (3, 384)
+        (3, 256)
     """
 
     def __init__(self, model: Any, ranks: Ranks = ALONE, show_progress_bar: bool | None = None) -> None:

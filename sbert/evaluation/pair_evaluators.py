@@ -203,7 +203,7 @@ class LabelEvaluator(_OfRows):
         >>> from sbert.evaluation import LabelEvaluator
         >>> from sbert.losses import SoftmaxLoss
         >>> model = SentenceEncoder()
-        >>> loss = SoftmaxLoss(dim=384, classes=2)
+        >>> loss = SoftmaxLoss(dim=256, classes=2)
         >>> values = LabelEvaluator(["A cat.", "A cat."], ["A kitten.", "Taxes rise."], [0, 1], loss)(model)
         >>> list(values)
         ['accuracy', 'macro_f1']

@@ -102,7 +102,7 @@ class Batcher(AbstractContextManager["Batcher"]):
         >>> with model.batcher() as batcher, ThreadPoolExecutor(32) as threads:
         ...     vectors = list(threads.map(batcher.encode, ["One.", "Two.", "Three."] * 20))
         >>> len(vectors), vectors[0].shape, batcher.metrics.requests
-        (60, (384,), 60)
+        (60, (256,), 60)
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class Batcher(AbstractContextManager["Batcher"]):
             >>> with model.batcher() as batcher:
             ...     future = batcher.submit(["One.", "Two."], normalize_embeddings=True)
             ...     future.result(timeout=60).shape
-            (2, 384)
+            (2, 256)
         """
         refused = sorted(set(options) & _REFUSED)
         if refused:
@@ -180,7 +180,7 @@ class Batcher(AbstractContextManager["Batcher"]):
             ...     with model.batcher() as batcher:
             ...         return await asyncio.gather(*map(batcher.aencode, ["One.", "Two.", "Three."]))
             >>> [vector.shape for vector in asyncio.run(main())]
-            [(384,), (384,), (384,)]
+            [(256,), (256,), (256,)]
         """
         return await asyncio.wrap_future(self.submit(sentences, **options))
 

@@ -63,7 +63,7 @@ def merge(path: str | os.PathLike[str], overwrite: bool = False) -> Path:
         ...     for index in range(2):
         ...         _ = model.encode(["One.", "Two."], out=f"{folder}/vectors.npy", shard=(index, 2))
         ...     VectorFiles([merge(f"{folder}/vectors.npy")]).shape
-        (2, 384)
+        (2, 256)
     """
     whole = output_of(path)
     number = _number_of_shards(whole)
