@@ -305,10 +305,10 @@ class ParquetRows:
     Example:
         >>> import tempfile, pyarrow, pyarrow.parquet
         >>> from sbert.training import ParquetRows
-        >>> folder = tempfile.mkdtemp()
         >>> table = pyarrow.table({"anchor": ["A cat."], "positive": ["A kitten."], "id": [1]})
-        >>> pyarrow.parquet.write_table(table, f"{folder}/0.parquet")
-        >>> list(ParquetRows(folder, ["anchor", "positive"]))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     pyarrow.parquet.write_table(table, f"{folder}/0.parquet")
+        ...     list(ParquetRows(folder, ["anchor", "positive"]))
         [{'anchor': 'A cat.', 'positive': 'A kitten.'}]
     """
 
