@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import ast
 import json
-import math
 import re
 import shutil
 import sys
 import textwrap
 import warnings
-from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections import defaultdict
+from html import unescape
 from html.parser import HTMLParser
 from importlib import import_module
 from pathlib import Path
@@ -25,14 +24,16 @@ from tests.project.code_lines import PACKAGE
 
 ROOT, TEMPLATES = PACKAGE.parent, Path(__file__).parent / "site"
 SOURCE = "https://github.com/sbert/sbert/blob/main"  # As in pyproject.toml.
-# The packages in the order of their guides.
+# The packages that have pages of names, and the folders that have guides, in their order.
 MODULES = (
-    "sbert", "sbert.pipeline", "sbert.search", "sbert.chunking", "sbert.training", "sbert.losses", "sbert.evaluation",
-    "sbert.data", "sbert.vector_files", "sbert.modules", "sbert.functional", "sbert.saving", "sbert.saving.export",
-    "sbert.backends", "sbert.visualization", "sbert.integrations", "sbert.integrations.switching", "sbert.cli",
+    "sbert", "sbert.search", "sbert.chunking", "sbert.training", "sbert.losses", "sbert.evaluation", "sbert.data",
+    "sbert.vector_files", "sbert.modules", "sbert.functional", "sbert.saving.export", "sbert.visualization",
 )  # fmt: skip
-NO_NAMES = ("sbert.backends", "sbert.pipeline", "sbert.integrations.switching")  # For the library alone.
-INTERNAL = {"GradientBuckets", "Ranks", "Signature", "TrainingBatch", "ModelVectors", "write_line"}
+GUIDES = ("pipeline", *(name.partition(".")[2] for name in MODULES[1:]), "saving", "backends", "integrations", "cli")
+INTERNAL = {
+    "GradientBuckets", "ModelVectors", "Ranks", "Signature", "Similarity", "TrainingBatch", "check_similarity",
+    "check_threshold", "directions", "in_range", "segment_sum", "write_line",
+}  # fmt: skip
 # Names in docstrings that have to exist: "sbert.search.Index".
 _REFERENCE = re.compile(r"``(sbert(?:\.\w+)+)(?:\(.*?\))?``", re.DOTALL)
 # Sections in which no names are explained, which pdoc does not know.
@@ -105,7 +106,7 @@ def _as_heading(section: re.Match[str]) -> str:
 
 def sources() -> dict[Path, str]:
     """The pages that are written in Markdown, in the order of the site, and the section of each."""
-    guides = [PACKAGE.joinpath(*name.split(".")[1:], "guide.md") for name in MODULES]
+    guides = [PACKAGE.joinpath(*name.split("."), "guide.md") for name in GUIDES]
     guides = [path for path in [*guides, PACKAGE / "integrations" / "migrating.md"] if path.exists()]
     tutorials = sorted((ROOT / "examples" / "tutorials").glob("*.md"))
     start = {ROOT / "examples" / "install.md": "Start"}
@@ -118,54 +119,31 @@ def page_name(path: Path) -> str:
     return "index.html" if name == "install" else f"{name}.html"
 
 
-def terms_of(text: str) -> Iterator[str]:
-    """The stems of words, and of the parts of names such as ``EarlyStopping`` and ``batch_size``; as in site.js."""
-    for word in re.findall(r"\w+", text):
-        for part in {word, *re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", word)}:
-            yield re.sub(r"(ing|ings|ed|es|s|e)$", "", part.lower()) if len(part) > 4 else part.lower()
-
-
-def search_index(entries: list[tuple[str, str, str, str]]) -> dict[str, Any]:
-    """Titles, addresses and sections of entries, and the weight of each term in them; the fourth part is the text."""
-    weights: dict[str, Counter[int]] = defaultdict(Counter)
-    for number, (title, _, section, text) in enumerate(entries):
-        for words, weight in ((title, 8), (section, 2), (text, 1)):
-            terms = Counter(terms_of(words))
-            for term, count in terms.items():
-                weights[term][number] += weight * min(count, 3) / (3 + len(terms)) ** 0.5
-    scaled = {
-        term: {number: round(weight * math.log(1 + len(entries) / len(found)), 2) for number, weight in found.items()}
-        for term, found in weights.items()
-    }
-    return {"entries": [entry[:3] for entry in entries], "terms": scaled}
+def visible(html: str) -> str:
+    """The text of a page, for the search."""
+    return unescape(re.sub(r"<[^>]*>", " ", html))
 
 
 class Site:
-    """The pages of a folder.
-
-    Args:
-        folder: Where they are written.
-        modules: Those of the API, as pdoc knows them.
-    """
+    """The pages of a folder, with the modules of the API as pdoc knows them."""
 
     def __init__(self, folder: Path, modules: dict[str, Any]) -> None:
         from pdoc import render, render_helpers
 
         self.folder, self.modules, self.helpers = folder, modules, render_helpers
         self.template = render.env.get_template("module.html.jinja2")
+        self.entries: list[tuple[str, str, str, str]] = []  # Of the search: title, address, section, text.
         self.sources = sources()
-        self.entries: list[tuple[str, str, str, str]] = []
         self.sections: dict[str, list[tuple[str, str]]] = defaultdict(list)
         for path, section in self.sources.items():
-            title = re.search(r"^# (.*)", path.read_text(encoding="utf-8"), re.MULTILINE)[1]
+            title = path.read_text(encoding="utf-8").partition("# ")[2].partition("\n")[0]
             self.sections[section].append((page_name(path), title))
-        self.sections["API"] = [(f"{name}.html", name) for name in modules if name not in NO_NAMES]
-        self.names: dict[str, list[Any]] = {name: self.public(name) for name in modules}
-        # The page of each object is that of the first package which has it; and of each name and method, its address.
+        self.sections["API"] = [(f"{name}.html", name) for name in modules]
+        # The addresses of names and methods: those of an object are in the first package which has it.
         self.homes: dict[int, str] = {}
-        self.addresses = {name: f"{name}.html" for name in modules if name not in NO_NAMES}
-        for module, members in self.names.items():
-            for member in members:
+        self.addresses = {name: f"{name}.html" for name in modules}
+        for module in modules:
+            for member in self.public(module):
                 home = self.homes.setdefault(id(member.obj), f"{module}.{member.name}.html")
                 self.addresses[f"{module}.{member.name}"] = home
                 for method in self.methods(member):
@@ -173,7 +151,7 @@ class Site:
 
     def public(self, module: str) -> list[Any]:
         """The classes and functions of a module that users call."""
-        members = [] if module in NO_NAMES else self.modules[module].flattened_own_members
+        members = self.modules[module].flattened_own_members
         return [m for m in members if m.kind in ("class", "function") and m.name not in INTERNAL and m.name[0] != "_"]
 
     def methods(self, member: Any) -> list[Any]:
@@ -181,75 +159,67 @@ class Site:
         own = member.own_members if member.kind == "class" else []
         return [method for method in own if method.docstring and method.name[0] != "_"]
 
-    def write(self, url: str, title: str, source: str, module: str = "sbert", **parts: Any) -> str:
-        """Fill the template, and write the page; what it says."""
-        known = {self.helpers.relative_link(module, name): name for name in self.modules}
+    def write(self, url: str, title: str, source: str, module: str = "sbert", **parts: Any) -> None:
+        """Fill the template, and write the page."""
         shared = {"module": self.modules[module], "all_modules": self.modules, "sections": self.sections}
         html = self.template.render(url=url, title=title, source=f"{SOURCE}/{source}", **shared, **parts)
+        known = {self.helpers.relative_link(module, name): name for name in self.modules}
 
         def follow(link: re.Match[str]) -> str:
-            """A link of pdoc's leads to a page of one name, or to that of its module."""
-            if link[1] and link[1] not in known:
+            """A link of pdoc's leads to the page of a name, or to that of its module."""
+            if "body" in parts or (link[1] and link[1] not in known):
                 return link[0]
             name = f"{known.get(link[1], module)}.{link[2] or ''}".strip(".")
-            parents = [name.rsplit(".", count)[0] for count in range(1, name.count(".") + 1)]
-            return f'href="{next(self.addresses[n] for n in [name, *parents] if n in self.addresses)}"'
+            while name not in self.addresses:
+                name = name.rpartition(".")[0]
+            return f'href="{self.addresses[name]}"'
 
-        html = re.sub(r'href="([\w./]*)(?:#([\w.]+))?"', follow, html) if "body" not in parts else html
-        (self.folder / url).write_text(html, encoding="utf-8")
-        return re.sub(r"<[^>]*>", " ", html.partition("<main")[2])
+        (self.folder / url).write_text(re.sub(r'href="([\w./]*)(?:#([\w.]+))?"', follow, html), encoding="utf-8")
 
     def write_markdown(self, path: Path) -> None:
         """A guide or a tutorial, with an entry of the search for each of its headings."""
-        url, section = page_name(path), self.sources[path]
-        text = re.sub(r"^```(\w+) skip$", r"```\1", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
-        html = self.helpers.to_html(
-            re.sub(r"^```\n+```text$", "```\n\n<!-- output -->\n\n```text", text, flags=re.MULTILINE)
-        )
-        html = re.sub(r'<!-- output -->\s*<div class="', '<div class="output ', html)
+        url, text = page_name(path), path.read_text(encoding="utf-8")
+        text = re.sub(r"^(```\w+) skip$", r"\1", text, flags=re.MULTILINE)
+        text = re.sub(r"^```\n+```text$", "```\n\n<!-- output -->\n\n```text", text, flags=re.MULTILINE)
+        html = re.sub(r'<!-- output -->\s*<div class="', '<div class="output ', self.helpers.to_html(text))
 
         def follow(link: re.Match[str]) -> str:
-            target, _, place = link[2].partition("#")
+            target, mark, place = link[2].partition("#")
             other = (path.parent / target).resolve()
-            if other in self.sources:
-                return f'{link[1]}="{page_name(other)}{"#" * bool(place)}{place}"'
             if link[1] == "src":
                 shutil.copy(other, self.folder)
-                return f'src="{other.name}"'
-            return f'{link[1]}="{SOURCE}/{other.relative_to(ROOT)}"'
+            known = page_name(other) if other in self.sources else f"{SOURCE}/{other.relative_to(ROOT)}"
+            return f'{link[1]}="{other.name if link[1] == "src" else known}{mark}{place}"'
 
         def explain(code: re.Match[str]) -> str:
-            module = ".".join(path.parent.relative_to(ROOT).parts)
-            names = (code[1], f"{module}.{code[1]}", f"sbert.{code[1]}", *(f"{name}.{code[1]}" for name in MODULES))
+            """A name of the API in a text leads to its page."""
+            names = [code[1], *(f"{module}.{code[1]}" for module in self.modules)]
             address = next((self.addresses[name] for name in names if name in self.addresses), None)
             return f'<a href="{address}">{code[0]}</a>' if address else code[0]
 
         html = re.sub(r'(href|src)="([^":#][^":]*)"', follow, html)
         html = re.sub(r"(?<!<pre>)<code>([\w.]+)</code>(?!</a>)", explain, html)
         parts = re.split(r'<h[1-4] id="([^"]*)">(.*?)</h[1-4]>', html)[1:]
-        name = parts[1]
-        for place, heading, said in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
-            address = url if heading == name else f"{url}#{place}"
-            self.entries.append((heading, address, section if heading == name else name, re.sub(r"<[^>]*>", " ", said)))
-        self.write(url, name, str(path.relative_to(ROOT)), body=html)
+        titles = [visible(title) for title in parts[1::3]]
+        sections = [self.sources[path]] + [titles[0]] * len(titles)
+        addresses = [url, *(f"{url}#{place}" for place in parts[3::3])]
+        self.entries += zip(titles, addresses, sections, map(visible, parts[2::3]), strict=False)
+        self.write(url, titles[0], path.relative_to(ROOT).as_posix(), body=html)
 
     def write_module(self, name: str) -> None:
         """A page that lists the names of a package, and one for each name of which it is the first."""
-        module = self.modules[name]
-        source = str(Path(module.obj.__file__).relative_to(ROOT))
-        table = [(self.homes[id(m.obj)], m.name, m.docstring.partition("\n")[0]) for m in self.names[name]]
-        self.write(f"{name}.html", name, source, name, names=table)
+        module, members = self.modules[name], self.public(name)
+        table = [(self.homes[id(member.obj)], member.name, member.docstring.partition("\n")[0]) for member in members]
+        self.write(f"{name}.html", name, Path(module.obj.__file__).relative_to(ROOT).as_posix(), name, names=table)
         self.entries.append((name, f"{name}.html", "API", module.docstring))
-        for member in self.names[name]:
+        for member in members:
             url = f"{name}.{member.name}.html"
             if self.homes[id(member.obj)] == url:
-                source = str(member.source_file.relative_to(ROOT))
-                lines = f"#L{member.source_lines[0]}" if member.source_lines else ""
-                said = self.write(url, member.name, source + lines, name, member=member)
-                self.entries.append((member.name, url, name, member.docstring or said))
-                for method in self.methods(member):
-                    address = self.addresses[f"{name}.{method.qualname}"]
-                    self.entries.append((method.qualname, address, name, method.docstring))
+                source = member.source_file.relative_to(ROOT).as_posix()
+                self.write(url, member.name, source, name, member=member)
+                for part in (member, *self.methods(member)):
+                    address = self.addresses[f"{name}.{part.qualname}"]
+                    self.entries.append((part.qualname, address, name, part.docstring))
 
 
 def render(folder: Path) -> list[str]:
@@ -257,7 +227,10 @@ def render(folder: Path) -> list[str]:
     from pdoc import doc, docstrings, render
     from torch import nn
 
+    import sbert
+
     nn.Module.forward.__doc__ = ""  # Of torch, for every loss and module.
+    vars(sbert).update({name: getattr(sbert, name) for name in sbert.__all__})  # They are imported when needed.
     read_google = docstrings.google
     docstrings.google = lambda docstring: read_google(_SECTION.sub(_as_heading, docstring))
     render.configure(docformat="google", show_source=False, template_directory=TEMPLATES)
@@ -267,14 +240,13 @@ def render(folder: Path) -> list[str]:
             site = Site(folder, {name: doc.Module(import_module(name)) for name in MODULES})
             for path in site.sources:
                 site.write_markdown(path)
-            for name in site.addresses.keys() & set(MODULES):
+            for name in site.modules:
                 site.write_module(name)
     finally:
         docstrings.google = read_google
     for name in ("style.css", "site.js", "favicon.svg"):
         shutil.copy(TEMPLATES / name, folder)
-    index = json.dumps(search_index(site.entries))
-    (folder / "search.js").write_text(f"const INDEX = {index};", encoding="utf-8")
+    (folder / "search.js").write_text(f"const ENTRIES = {json.dumps(site.entries)};", encoding="utf-8")
     return broken() + dead_links(folder)
 
 

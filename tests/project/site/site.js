@@ -1,28 +1,57 @@
-// Search as in render_site.find: the sum over the words of a query, each at its best term.
-function find(query) {
-    const words = (query.match(/[\p{L}\p{N}_]+/gu) || []).flatMap((word) => {
-        const whole = stem(word.toLowerCase());
-        return whole in INDEX.terms ? [whole] : (word.match(/[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+/g) || [word]).map((part) => stem(part.toLowerCase()));
-    });
-    const total = {}, matched = {};
-    for (const word of words) {
-        const best = {};
-        for (const [term, entries] of Object.entries(INDEX.terms)) {
-            if (!term.startsWith(word)) continue;
-            const factor = term === word ? 1 : 0.3;
-            for (const [entry, weight] of Object.entries(entries)) best[entry] = Math.max(best[entry] || 0, factor * weight);
-        }
-        for (const [entry, weight] of Object.entries(best)) {
-            total[entry] = (total[entry] || 0) + weight;
-            matched[entry] = (matched[entry] || 0) + 1;
-        }
-    }
-    const score = (entry) => total[entry] * (matched[entry] / words.length) ** 2;
-    return Object.keys(total).sort((a, b) => score(b) - score(a) || a - b).slice(0, 10).map((entry) => INDEX.entries[entry]);
-}
+// The search: of each entry the weights of its words, which count more where few entries have them.
+let index;
+const WEIGHTS = [[20, 11], [12, 8]]; // Of titles: of a guide and its headings, of a name and its methods.
 
 function stem(word) {
-    return word.length > 4 ? word.replace(/(ing|ings|ed|es|s|e)$/, "") : word;
+    return word.length > 4 ? word.toLowerCase().replace(/(ations?|ates?|ings?|ed|es|s|e)$/, "") : word.toLowerCase();
+}
+
+// The words of a text, and the parts of names such as EarlyStopping and batch_size.
+function partsOf(word) {
+    return word.match(/[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+/g) || [];
+}
+
+function wordsOf(text) {
+    return text.match(/[\p{L}\p{N}_]+/gu) || [];
+}
+
+function termsOf(text) {
+    return wordsOf(text).flatMap((word) => [...new Set([word, ...partsOf(word)])].map(stem));
+}
+
+function makeIndex() {
+    index = new Map();
+    ENTRIES.forEach(([title, url, section, text], entry) => {
+        for (const [words, weight] of [[title, WEIGHTS[+url.startsWith("sbert.")][+url.includes("#")]], [section, 3], [text, 1]]) {
+            const terms = termsOf(words);
+            for (const term of terms) {
+                if (!index.has(term)) index.set(term, new Map());
+                const weights = index.get(term), most = (3 * weight) / Math.sqrt(3 + terms.length);
+                weights.set(entry, (weights.get(entry) || 0) + Math.min(weight / Math.sqrt(3 + terms.length), most));
+            }
+        }
+    });
+}
+
+// The best entries of a query: the sum over its words, each at its best term, for those that have most of the words.
+function find(query) {
+    if (!index) makeIndex();
+    const words = wordsOf(query).flatMap((word) => (index.has(stem(word)) ? [stem(word)] : [word, ...partsOf(word)].map(stem)));
+    const total = new Map(), matched = new Map();
+    for (const word of words) {
+        const best = new Map();
+        for (const [term, weights] of index) {
+            if (!term.startsWith(word)) continue;
+            const factor = (term === word ? 1 : 0.3) * Math.log(1 + ENTRIES.length / weights.size);
+            for (const [entry, weight] of weights) best.set(entry, Math.max(best.get(entry) || 0, factor * weight));
+        }
+        for (const [entry, weight] of best) {
+            total.set(entry, (total.get(entry) || 0) + weight);
+            matched.set(entry, (matched.get(entry) || 0) + 1);
+        }
+    }
+    const score = (entry) => total.get(entry) * matched.get(entry) ** 2;
+    return [...total.keys()].sort((a, b) => score(b) - score(a) || a - b).slice(0, 10).map((entry) => ENTRIES[entry]);
 }
 
 if (typeof document !== "undefined") {
