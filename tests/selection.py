@@ -28,12 +28,7 @@ SLOW_EXAMPLES = {
     "sbert.cross_encoder.CrossEncoder.fit",
     "sbert.encoder.SentenceEncoder.compile",
     "sbert.integrations.sentence_transformers.install",
-    "sbert.losses",
-    "sbert.modules",
-    "sbert.pipeline",
     "sbert.saving.export.folder.export",
-    "sbert.training",
-    "sbert.visualization",
 }
 _GATE_FILE = re.compile(r"^pytestmark = \[?\s*pytest\.mark\.gate\b", re.MULTILINE)
 

@@ -14,11 +14,10 @@ import textwrap
 import warnings
 from collections import defaultdict
 from html import unescape
-from html.parser import HTMLParser
 from importlib import import_module
 from pathlib import Path
+from pydoc import ErrorDuringImport, locate
 from typing import Any
-from urllib.parse import unquote, urldefrag, urlsplit
 
 from tests.project.code_lines import PACKAGE
 
@@ -53,48 +52,23 @@ def broken(package: Path = PACKAGE) -> list[str]:
 
 
 def exists(name: str) -> bool:
-    """Whether a dotted name is a module or stands in one; adapters of packages that are not installed are there."""
-    parts = name.split(".")
-    for end in range(len(parts), 0, -1):
-        try:
-            value: object = import_module(".".join(parts[:end]))
-        except ImportError as error:
-            if error.name and not error.name.startswith("sbert"):
-                return True
-            continue
-        for part in parts[end:]:
-            if not hasattr(value, part):
-                return False
-            value = getattr(value, part)
-        return True
-    return False
-
-
-class _Page(HTMLParser):
-    """The links of a page, and the names to which others link."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__()
-        self.links: set[str] = set()
-        self.names: set[str] = {""}
-        self.feed(path.read_text(encoding="utf-8"))
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        values = {name: value for name, value in attrs if value is not None}
-        self.names |= {values["id"]} if "id" in values else set()
-        self.links |= {values[name] for name in ("href", "src") if name in values}
+    """Whether a dotted name is there; adapters of packages that are not installed are."""
+    try:
+        return locate(name) is not None
+    except ErrorDuringImport as error:
+        return isinstance(error.value, ImportError)
 
 
 def dead_links(folder: Path) -> list[str]:
     """Links from one page of a site to another that does not exist, or to a place that is not on it."""
-    pages = {path.resolve(): _Page(path) for path in sorted(folder.rglob("*.html"))}
+    pages = {path.name: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.html"))}
+    places = {name: {"", *re.findall(r'\bid="([^"]*)"', page)} for name, page in pages.items()}
     dead = []
-    for path, page in pages.items():
-        for link in sorted(link for link in page.links if not urlsplit(link).scheme):
-            file, name = map(unquote, urldefrag(link))
-            target = (path.parent / file).resolve() if file else path
-            if not target.is_file() or (target in pages and name not in pages[target].names):
-                dead.append(f"{path.relative_to(folder.resolve())}: the link {link} leads nowhere")
+    for name, page in pages.items():
+        for link in sorted(set(re.findall(r'(?:href|src)="([^":]*)"', page))):
+            file, _, place = unescape(link).partition("#")
+            if not (folder / (file or name)).is_file() or place not in places.get(file or name, {""}):
+                dead.append(f"{name}: the link {link} leads nowhere")
     return dead
 
 
@@ -216,7 +190,7 @@ class Site:
             url = f"{name}.{member.name}.html"
             if self.homes[id(member.obj)] == url:
                 source = member.source_file.relative_to(ROOT).as_posix()
-                self.write(url, member.name, source, name, member=member)
+                self.write(url, member.name, source, name, shown=member)
                 for part in (member, *self.methods(member)):
                     address = self.addresses[f"{name}.{part.qualname}"]
                     self.entries.append((part.qualname, address, name, part.docstring))

@@ -1,6 +1,6 @@
 // The search: of each entry the weights of its words, which count more where few entries have them.
 let index;
-const WEIGHTS = [[20, 11], [12, 8]]; // Of titles: of a guide and its headings, of a name and its methods.
+const WEIGHTS = [[20, 10.5], [12, 8]]; // Of titles: of a guide and its headings, of a name and its methods.
 
 function stem(word) {
     return word.length > 4 ? word.toLowerCase().replace(/(ations?|ates?|ings?|ed|es|s|e)$/, "") : word.toLowerCase();
