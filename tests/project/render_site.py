@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 import shutil
@@ -41,14 +40,9 @@ _SECTION = re.compile(r"^(?P<name>Shape|References|Example):\n(?P<text>(?:[ \t]+
 
 def broken(package: Path = PACKAGE) -> list[str]:
     """Names that docstrings of any file mention and that do not exist."""
-    found = []
-    for path in sorted(package.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
-                names = _REFERENCE.findall(ast.get_docstring(node) or "")
-                place = f"{path.relative_to(package)}: {getattr(node, 'name', 'the docstring of the file')}"
-                found += [f"{place}: {name} does not exist" for name in names if not exists(name)]
-    return found
+    texts = {path: path.read_text(encoding="utf-8") for path in sorted(package.rglob("*.py"))}
+    names = [(path.relative_to(package), name) for path, text in texts.items() for name in _REFERENCE.findall(text)]
+    return [f"{path}: {name} does not exist" for path, name in names if not exists(name)]
 
 
 def exists(name: str) -> bool:
@@ -91,11 +85,6 @@ def page_name(path: Path) -> str:
     """The file in the site of a page in Markdown; the first one is where readers arrive."""
     name = path.parent.name if path.stem == "guide" else path.stem
     return "index.html" if name == "install" else f"{name}.html"
-
-
-def visible(html: str) -> str:
-    """The text of a page, for the search."""
-    return unescape(re.sub(r"<[^>]*>", " ", html))
 
 
 class Site:
@@ -154,8 +143,7 @@ class Site:
         """A guide or a tutorial, with an entry of the search for each of its headings."""
         url, text = page_name(path), path.read_text(encoding="utf-8")
         text = re.sub(r"^(```\w+) skip$", r"\1", text, flags=re.MULTILINE)
-        text = re.sub(r"^```\n+```text$", "```\n\n<!-- output -->\n\n```text", text, flags=re.MULTILINE)
-        html = re.sub(r'<!-- output -->\s*<div class="', '<div class="output ', self.helpers.to_html(text))
+        html = self.helpers.to_html(text)
 
         def follow(link: re.Match[str]) -> str:
             target, mark, place = link[2].partition("#")
@@ -165,20 +153,12 @@ class Site:
             known = page_name(other) if other in self.sources else f"{SOURCE}/{other.relative_to(ROOT)}"
             return f'{link[1]}="{other.name if link[1] == "src" else known}{mark}{place}"'
 
-        def explain(code: re.Match[str]) -> str:
-            """A name of the API in a text leads to its page."""
-            names = [code[1], *(f"{module}.{code[1]}" for module in self.modules)]
-            address = next((self.addresses[name] for name in names if name in self.addresses), None)
-            return f'<a href="{address}">{code[0]}</a>' if address else code[0]
-
         html = re.sub(r'(href|src)="([^":#][^":]*)"', follow, html)
-        html = re.sub(r"(?<!<pre>)<code>([\w.]+)</code>(?!</a>)", explain, html)
         parts = re.split(r'<h[1-4] id="([^"]*)">(.*?)</h[1-4]>', html)[1:]
-        titles = [visible(title) for title in parts[1::3]]
-        sections = [self.sources[path]] + [titles[0]] * len(titles)
         addresses = [url, *(f"{url}#{place}" for place in parts[3::3])]
-        self.entries += zip(titles, addresses, sections, map(visible, parts[2::3]), strict=False)
-        self.write(url, titles[0], path.relative_to(ROOT).as_posix(), body=html)
+        sections = [self.sources[path]] + [parts[1]] * len(addresses)
+        self.entries += zip(parts[1::3], addresses, sections, parts[2::3], strict=False)
+        self.write(url, parts[1], path.relative_to(ROOT).as_posix(), body=html)
 
     def write_module(self, name: str) -> None:
         """A page that lists the names of a package, and one for each name of which it is the first."""

@@ -1,3 +1,5 @@
+for (const entry of ENTRIES) entry[0] = entry[0].replace(/<[^>]*>/g, "");
+
 // The search: of each entry the weights of its words, which count more where few entries have them.
 let index;
 const WEIGHTS = [[20, 10.5], [12, 8]]; // Of titles: of a guide and its headings, of a name and its methods.
@@ -22,6 +24,7 @@ function termsOf(text) {
 function makeIndex() {
     index = new Map();
     ENTRIES.forEach(([title, url, section, text], entry) => {
+        text = text.replace(/<[^>]*>/g, " ");
         for (const [words, weight] of [[title, WEIGHTS[+url.startsWith("sbert.")][+url.includes("#")]], [section, 3], [text, 1]]) {
             const terms = termsOf(words);
             for (const term of terms) {
@@ -71,8 +74,20 @@ if (typeof document !== "undefined") {
     });
     document.addEventListener("click", (event) => event.target.closest(".search") || hits.replaceChildren());
 
-    for (const block of document.querySelectorAll("main .codehilite")) {
-        if (block.classList.contains("output")) continue;
+    // What a block prints comes without colours; a name of the API leads to its page.
+    for (const block of document.querySelectorAll("main .codehilite + .codehilite")) {
+        block.classList.toggle("output", !block.querySelector("pre span:not(:empty)"));
+    }
+    const pages = new Map(ENTRIES.filter(([, url]) => /^sbert\..*\.\w+\.html$/.test(url)).map(([title, url]) => [title, url]));
+    for (const code of document.querySelectorAll("main :not(pre, a) > code")) {
+        const url = pages.get(code.textContent.replace(/^sbert\.(\w+\.)*/, ""));
+        if (!url) continue;
+        const link = document.createElement("a");
+        link.href = url;
+        code.replaceWith(link);
+        link.append(code);
+    }
+    for (const block of document.querySelectorAll("main .codehilite:not(.output)")) {
         const button = document.createElement("button"), lines = block.innerText.split("\n");
         button.textContent = "Copy";
         button.addEventListener("click", async () => {
