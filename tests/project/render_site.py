@@ -187,6 +187,7 @@ def render(folder: Path) -> list[str]:
     vars(sbert).update({name: getattr(sbert, name) for name in sbert.__all__})  # They are imported when needed.
     read_google = docstrings.google
     docstrings.google = lambda docstring: read_google(_SECTION.sub(_as_heading, docstring))
+    folder.mkdir(parents=True, exist_ok=True)
     render.configure(docformat="google", show_source=False, template_directory=TEMPLATES)
     try:
         with warnings.catch_warnings():
