@@ -146,14 +146,12 @@ class Site:
         html = self.helpers.to_html(text)
 
         def follow(link: re.Match[str]) -> str:
-            target, mark, place = link[2].partition("#")
+            target, mark, place = link[1].partition("#")
             other = (path.parent / target).resolve()
-            if link[1] == "src":
-                shutil.copy(other, self.folder)
-            known = page_name(other) if other in self.sources else f"{SOURCE}/{other.relative_to(ROOT)}"
-            return f'{link[1]}="{other.name if link[1] == "src" else known}{mark}{place}"'
+            address = page_name(other) if other in self.sources else f"{SOURCE}/{other.relative_to(ROOT)}"
+            return f'href="{address}{mark}{place}"'
 
-        html = re.sub(r'(href|src)="([^":#][^":]*)"', follow, html)
+        html = re.sub(r'href="([^":#][^":]*)"', follow, html)
         parts = re.split(r'<h[1-4] id="([^"]*)">(.*?)</h[1-4]>', html)[1:]
         addresses = [url, *(f"{url}#{place}" for place in parts[3::3])]
         sections = [self.sources[path]] + [parts[1]] * len(addresses)
