@@ -102,25 +102,18 @@ class Site:
             title = path.read_text(encoding="utf-8").partition("# ")[2].partition("\n")[0]
             self.sections[section].append((page_name(path), title))
         self.sections["API"] = [(f"{name}.html", name) for name in modules]
-        # The addresses of names and methods: those of an object are in the first package which has it.
+        # The page of an object is that of the first package which has it.
         self.homes: dict[int, str] = {}
         self.addresses = {name: f"{name}.html" for name in modules}
         for module in modules:
             for member in self.public(module):
                 home = self.homes.setdefault(id(member.obj), f"{module}.{member.name}.html")
                 self.addresses[f"{module}.{member.name}"] = home
-                for method in self.methods(member):
-                    self.addresses[f"{module}.{method.qualname}"] = f"{home}#{method.qualname}"
 
     def public(self, module: str) -> list[Any]:
         """The classes and functions of a module that users call."""
         members = self.modules[module].flattened_own_members
         return [m for m in members if m.kind in ("class", "function") and m.name not in INTERNAL and m.name[0] != "_"]
-
-    def methods(self, member: Any) -> list[Any]:
-        """Those of a class that have an explanation."""
-        own = member.own_members if member.kind == "class" else []
-        return [method for method in own if method.docstring and method.name[0] != "_"]
 
     def write(self, url: str, title: str, source: str, module: str = "sbert", **parts: Any) -> None:
         """Fill the template, and write the page."""
@@ -169,9 +162,9 @@ class Site:
             if self.homes[id(member.obj)] == url:
                 source = member.source_file.relative_to(ROOT).as_posix()
                 self.write(url, member.name, source, name, shown=member)
-                for part in (member, *self.methods(member)):
-                    address = self.addresses[f"{name}.{part.qualname}"]
-                    self.entries.append((part.qualname, address, name, part.docstring))
+                methods = [] if member.kind == "function" else member.own_members
+                for part in (member, *(method for method in methods if method.docstring and method.name[0] != "_")):
+                    self.entries.append((part.qualname, f"{url}#{part.qualname}", name, part.docstring))
 
 
 def render(folder: Path) -> list[str]:

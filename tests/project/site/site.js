@@ -25,7 +25,7 @@ function makeIndex() {
     index = new Map();
     ENTRIES.forEach(([title, url, section, text], entry) => {
         text = text.replace(/<[^>]*>/g, " ");
-        for (const [words, weight] of [[title, WEIGHTS[+url.startsWith("sbert.")][+url.includes("#")]], [section, 3], [text, 1]]) {
+        for (const [words, weight] of [[title, WEIGHTS[+url.startsWith("sbert.")][+/#.*\.|^(?!sbert\.).*#/.test(url)]], [section, 3], [text, 1]]) {
             const terms = termsOf(words);
             for (const term of terms) {
                 if (!index.has(term)) index.set(term, new Map());
@@ -78,7 +78,7 @@ if (typeof document !== "undefined") {
     for (const block of document.querySelectorAll("main .codehilite + .codehilite")) {
         block.classList.toggle("output", !block.querySelector("pre span:not(:empty)"));
     }
-    const pages = new Map(ENTRIES.filter(([, url]) => /^sbert\..*\.\w+\.html$/.test(url)).map(([title, url]) => [title, url]));
+    const pages = new Map(ENTRIES.filter(([, url]) => /^sbert\..*\.html#\w+$/.test(url)).map(([title, url]) => [title, url]));
     for (const code of document.querySelectorAll("main :not(pre, a) > code")) {
         const url = pages.get(code.textContent.replace(/^sbert\.(\w+\.)*/, ""));
         if (!url) continue;
