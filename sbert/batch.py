@@ -191,6 +191,7 @@ class TokenBatch(Ragged):
         ids, types: (tokens,) int64. offsets: (rows + 1,). prompt_tokens: (rows,).
 
     Example:
+        >>> from sbert import TokenBatch
         >>> batch = TokenBatch.from_rows([[101, 7592, 102], [101, 102]])
         >>> batch.ids.tolist(), batch.offsets.tolist(), batch.longest
         ([101, 7592, 102, 101, 102], [0, 3, 5], 3)
@@ -239,6 +240,8 @@ class TokenEmbeddings(Ragged):
         values: (tokens, dim). offsets: (rows + 1,). prompt_tokens, skipped: (rows,).
 
     Example:
+        >>> import torch
+        >>> from sbert import TokenEmbeddings
         >>> tokens = TokenEmbeddings(torch.eye(3), torch.tensor([0, 2, 3]))
         >>> tokens.rows, tokens.lengths.tolist()
         (2, [2, 1])

@@ -85,7 +85,8 @@ class CrossEncoder(ScorerMethods, nn.Module):
         Reimers and Gurevych, 2019, section 4 (the rows of BERT). https://arxiv.org/abs/1908.10084
 
     Example:
-        >>> scorer = CrossEncoder(minilm, classes=3)
+        >>> from sbert import CrossEncoder
+        >>> scorer = CrossEncoder("sbert-mini", classes=3)
         >>> scorer.predict([("A cat sleeps.", "A kitten naps."), ("A cat sleeps.", "Taxes rise.")]).shape
         (2, 3)
     """
@@ -185,8 +186,10 @@ class CrossEncoder(ScorerMethods, nn.Module):
         A pair that is too long is truncated: tokens of its longer text are removed first.
 
         Example:
+            >>> from sbert import CrossEncoder
+            >>> scorer = CrossEncoder("sbert-mini", classes=3)
             >>> scorer.tokens([("A cat.", "A kitten.")]).lengths
-            array([9])
+            array([10])
         """
         types = getattr(self.auto_model.config, "type_vocab_size", None) or None
         return tokenize_pairs(self._reader(), pairs, vocab_size(self.auto_model), types, prompt)
@@ -253,6 +256,8 @@ class CrossEncoder(ScorerMethods, nn.Module):
                 row per pair, or is a softmax over a single score.
 
         Example:
+            >>> from sbert import CrossEncoder
+            >>> scorer = CrossEncoder("sbert-mini", classes=3)
             >>> scorer.predict(("A cat sleeps.", "A kitten naps.")).shape
             (3,)
         """
@@ -296,7 +301,8 @@ class CrossEncoder(ScorerMethods, nn.Module):
             ValueError: If the model gives several scores, by which nothing can be ranked; or as ``predict`` does.
 
         Example:
-            >>> ranker = CrossEncoder(minilm, classes=1)
+            >>> from sbert import CrossEncoder
+            >>> ranker = CrossEncoder("sbert-mini", classes=1)
             >>> found = ranker.rank("Who sleeps?", ["A cat sleeps.", "Taxes rise."], top_k=1)
             >>> len(found), sorted(found[0])
             (1, ['corpus_id', 'score'])
@@ -349,8 +355,9 @@ class CrossEncoder(ScorerMethods, nn.Module):
             ValueError: If the data, the loss and the model do not fit each other.
 
         Example:
+            >>> from sbert import CrossEncoder, TrainingConfig
             >>> rows = [("A cat sleeps.", "A kitten naps.", 1.0), ("A cat sleeps.", "Taxes rise.", 0.0)]
-            >>> ranker = CrossEncoder(minilm, classes=1)
+            >>> ranker = CrossEncoder("sbert-mini", classes=1)
             >>> ranker.fit(rows, config=TrainingConfig(steps=2), show_progress_bar=False)[-1]["step"]
             2
             >>> from sbert.losses import LambdaLoss
@@ -383,6 +390,8 @@ class CrossEncoder(ScorerMethods, nn.Module):
 
         Example:
             >>> import tempfile
+            >>> from sbert import CrossEncoder
+            >>> scorer = CrossEncoder("sbert-mini", classes=3)
             >>> with tempfile.TemporaryDirectory() as folder:
             ...     scorer.save(f"{folder}/scorer")
             ...     CrossEncoder(f"{folder}/scorer").classes

@@ -88,13 +88,13 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
         Reimers and Gurevych, 2019, Sentence-BERT. https://arxiv.org/abs/1908.10084
 
     Example:
-        >>> model = SentenceEncoder(minilm)
+        >>> from sbert import SentenceEncoder
+        >>> model = SentenceEncoder()
         >>> vectors = model.encode(["A cat sleeps.", "A kitten naps.", "Taxes rise."])
         >>> vectors.shape
-        (3, 384)
-        >>> scores = model.similarity(vectors, vectors)
-        >>> bool(scores[0, 1] > scores[0, 2])
-        True
+        (3, 256)
+        >>> model.similarity(vectors[0], vectors[1:]).round(2)  # a kitten is more similar than taxes
+        array([[0.68, 0.09]], dtype=float32)
     """
 
     is_cross_encoder: ClassVar[bool] = False
@@ -296,8 +296,10 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
         """Tokenize sentences to one batch, for calling the encoder with a gradient.
 
         Example:
+            >>> from sbert import SentenceEncoder
+            >>> model = SentenceEncoder()
             >>> model(model.tokenize(["One.", "Two."])).shape
-            torch.Size([2, 384])
+            torch.Size([2, 256])
         """
         texts = list(rows_of(sentences))
         return self.tokens(texts, prompt).batch(np.arange(len(texts)))
@@ -396,8 +398,10 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
                 ``on_truncate="error"`` (the message names the row), or ``out`` exists and is of another call.
 
         Example:
+            >>> from sbert import SentenceEncoder
+            >>> model = SentenceEncoder()
             >>> model.encode("One sentence.").shape
-            (384,)
+            (256,)
             >>> model.encode(["One.", "Two."], normalize_embeddings=True, truncate_dim=64).shape
             (2, 64)
         """
@@ -454,10 +458,11 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
             options: Options of ``torch.compile``, such as ``mode`` and ``backend``.
 
         Example:
-            >>> compiled = SentenceEncoder(minilm)
+            >>> from sbert import SentenceEncoder
+            >>> compiled = SentenceEncoder()
             >>> compiled.compile(backend="eager")
             >>> compiled.encode("A cat sleeps.").shape
-            (384,)
+            (256,)
         """
         self._compiling = {"dynamic": True, **options}
 
@@ -470,8 +475,10 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
             options: The other arguments of ``encode``.
 
         Example:
+            >>> from sbert import SentenceEncoder
+            >>> model = SentenceEncoder()
             >>> model.encode_query("Who sleeps?").shape
-            (384,)
+            (256,)
         """
         return self._encode_for("query", sentences, options)
 
@@ -484,8 +491,10 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
             options: The other arguments of ``encode``.
 
         Example:
+            >>> from sbert import SentenceEncoder
+            >>> model = SentenceEncoder()
             >>> model.encode_document(["The cat sleeps."]).shape
-            (1, 384)
+            (1, 256)
         """
         return self._encode_for("document", sentences, options)
 
@@ -507,10 +516,12 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
 
         Example:
             >>> from concurrent.futures import ThreadPoolExecutor
+            >>> from sbert import SentenceEncoder
+            >>> model = SentenceEncoder()
             >>> with model.batcher() as batcher, ThreadPoolExecutor(32) as threads:
             ...     vectors = list(threads.map(batcher.encode, ["One.", "Two.", "Three."]))
             >>> vectors[2].shape
-            (384,)
+            (256,)
         """
         from sbert.pipeline.batcher import Batcher
 
@@ -526,6 +537,8 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
             a: (n, dim) or (dim,). b: (m, dim) or (dim,). Output: (n, m), NumPy where both are NumPy.
 
         Example:
+            >>> from sbert import SentenceEncoder
+            >>> model = SentenceEncoder()
             >>> one, two = model.encode(["A cat sleeps.", "A kitten naps."])
             >>> model.similarity(one, two).shape
             (1, 1)
@@ -540,6 +553,8 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
             a: (rows, dim). b: (rows, dim). Output: (rows,), NumPy where both are NumPy.
 
         Example:
+            >>> from sbert import SentenceEncoder
+            >>> model = SentenceEncoder()
             >>> vectors = model.encode(["A cat sleeps.", "A kitten naps."])
             >>> model.similarity_pairwise(vectors, vectors).round(4)
             array([1., 1.], dtype=float32)
@@ -577,10 +592,12 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
 
         Example:
             >>> import tempfile
+            >>> from sbert import SentenceEncoder
+            >>> model = SentenceEncoder()
             >>> with tempfile.TemporaryDirectory() as folder:
-            ...     model.save(f"{folder}/minilm")
-            ...     SentenceEncoder(f"{folder}/minilm").get_sentence_embedding_dimension()
-            384
+            ...     model.save(f"{folder}/model")
+            ...     SentenceEncoder(f"{folder}/model").get_sentence_embedding_dimension()
+            256
         """
         with replacing(Path(path), check_replaceable) as folder:
             recorded = self.write(folder, name, Path(path), merge_adapters)
@@ -638,6 +655,8 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
             ValueError: If it is below 0.99. A model that is loaded with ``dtype="int8"`` is refused so.
 
         Example:
+            >>> from sbert import SentenceEncoder
+            >>> model = SentenceEncoder()
             >>> model.check_int8(["A cat sleeps.", "A kitten naps.", "Taxes rise."])
             1.0
         """
@@ -660,10 +679,12 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
 
         Example:
             >>> import tempfile
+            >>> from sbert import SentenceEncoder
+            >>> model = SentenceEncoder()
             >>> with tempfile.TemporaryDirectory() as folder:
-            ...     model.save(f"{folder}/minilm")
-            ...     bool(SentenceEncoder(f"{folder}/minilm").verify())
-            True
+            ...     model.save(f"{folder}/model")
+            ...     print(SentenceEncoder(f"{folder}/model").verify())
+            same vectors: max difference 0.0e+00 (tolerance 1e-04); versions changed since saving: none
         """
         if self._reference is None:
             raise ValueError("the model has no reference vectors; call save(), which writes some")

@@ -99,6 +99,8 @@ def in_range(vectors: Tensor) -> Tensor:
         vectors: (rows, dim), float32 or float64. Output: (rows, dim).
 
     Example:
+        >>> import torch
+        >>> from sbert.functional import in_range
         >>> in_range(torch.tensor([[1e30, 2e30], [3.0, 4.0]]))
         tensor([[0.5000, 1.0000], [3.0000, 4.0000]])
     """
@@ -120,6 +122,8 @@ def directions(vectors: Tensor) -> Tensor:
         vectors: (rows, dim), float32 or float64. Output: (rows, dim).
 
     Example:
+        >>> import torch
+        >>> from sbert.functional import directions
         >>> directions(torch.tensor([[3e30, 4e30], [3e-30, 4e-30], [0.0, 0.0]]))
         tensor([[0.6000, 0.8000], [0.6000, 0.8000], [0.0000, 0.0000]])
     """
@@ -182,6 +186,8 @@ def cos_sim(a: Tensor, b: Tensor) -> Tensor:
         ValueError: If the dimensions differ.
 
     Example:
+        >>> import torch
+        >>> from sbert.functional import cos_sim
         >>> cos_sim(torch.tensor([[1.0, 0.0]]), torch.tensor([[1.0, 1.0], [0.0, 2.0]]))
         tensor([[0.7071, 0.0000]])
     """
@@ -206,6 +212,8 @@ def dot_score(a: Tensor, b: Tensor) -> Tensor:
         ValueError: If the dimensions differ.
 
     Example:
+        >>> import numpy as np
+        >>> from sbert.functional import dot_score
         >>> dot_score(np.array([[1.0, 2.0]]), np.array([[3.0, 4.0]]))
         array([[11.]])
     """
@@ -230,6 +238,8 @@ def euclidean(a: Tensor, b: Tensor) -> Tensor:
         ValueError: If the dimensions differ.
 
     Example:
+        >>> import numpy as np
+        >>> from sbert.functional import euclidean
         >>> euclidean(np.array([[0.0, 0.0]]), np.array([[3.0, 4.0]]))
         array([[-5.]])
     """
@@ -254,6 +264,8 @@ def manhattan(a: Tensor, b: Tensor) -> Tensor:
         ValueError: If the dimensions differ.
 
     Example:
+        >>> import numpy as np
+        >>> from sbert.functional import manhattan
         >>> manhattan(np.array([[0.0, 0.0]]), np.array([[3.0, 4.0]]))
         array([[-7.]])
     """
@@ -305,6 +317,8 @@ def pairwise_similarity(a: Vectors, b: Vectors, name: str = "cosine") -> Scores 
         ValueError: If the shapes differ, or the name is unknown.
 
     Example:
+        >>> import torch
+        >>> from sbert.functional import pairwise_similarity
         >>> pairwise_similarity(torch.eye(2), torch.ones(2, 2))
         tensor([0.7071, 0.7071])
     """
@@ -355,6 +369,8 @@ def segment_sum(values: Tensor, offsets: Tensor, weights: Tensor | None = None, 
         values: (tokens, dim). offsets: (rows + 1,). weights: (tokens,). Output: (rows, dim).
 
     Example:
+        >>> import torch
+        >>> from sbert.functional import segment_sum
         >>> segment_sum(torch.tensor([[1.0], [2.0], [4.0]]), torch.tensor([0, 2, 2, 3])).tolist()
         [[3.0], [0.0], [4.0]]
     """
@@ -380,6 +396,8 @@ def truncate(vectors: Tensor, dim: int | None) -> Tensor:
         ValueError: If ``dim`` is not between 1 and the dimension of the vectors.
 
     Example:
+        >>> import torch
+        >>> from sbert.functional import truncate
         >>> truncate(torch.eye(3), 2).shape
         torch.Size([3, 2])
     """

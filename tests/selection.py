@@ -22,18 +22,13 @@ SLOW = tuple(
         "pipeline/test_pool.py", "search/test_hybrid_index.py", "simulated_cuda/",
     )
 )  # fmt: skip
-QUICK = ("test_imports.py",)
+QUICK = ("test_imports.py", "test_pages.py")
 # Examples that start processes, trace a model or train one: more than four seconds.
 SLOW_EXAMPLES = {
     "sbert.cross_encoder.CrossEncoder.fit",
     "sbert.encoder.SentenceEncoder.compile",
     "sbert.integrations.sentence_transformers.install",
-    "sbert.losses",
-    "sbert.modules",
-    "sbert.pipeline",
     "sbert.saving.export.folder.export",
-    "sbert.training",
-    "sbert.visualization",
 }
 _GATE_FILE = re.compile(r"^pytestmark = \[?\s*pytest\.mark\.gate\b", re.MULTILINE)
 

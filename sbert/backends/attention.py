@@ -79,7 +79,9 @@ def attend(
         Output: (tokens, heads, dim).
 
     Example:
+        >>> import torch
         >>> from sbert import TokenBatch
+        >>> from sbert.backends import attend
         >>> rows = TokenBatch.from_rows([[1, 2], [3]])
         >>> value = torch.tensor([1.0, 3.0, 5.0]).view(3, 1, 1)
         >>> attend(torch.zeros(3, 1, 1), torch.zeros(3, 1, 1), value, rows).flatten()
@@ -165,7 +167,9 @@ def padded_shape(rows: Ragged, device: torch.device) -> tuple[int, int]:
     """Rows and tokens per row to which attention pads; on a GPU few, since some kernels are planned for each shape.
 
     Example:
+        >>> import torch
         >>> from sbert import TokenBatch
+        >>> from sbert.backends.attention import padded_shape
         >>> rows = TokenBatch.from_rows([[1, 2], [3], [4]])
         >>> padded_shape(rows, torch.device("cuda")), padded_shape(rows, torch.device("cpu"))
         ((4, 16), (3, 2))

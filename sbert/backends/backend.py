@@ -31,6 +31,7 @@ def choose_backend(name: str) -> str:
         ValueError: If the caller or the variable asks for something else.
 
     Example:
+        >>> from sbert.backends import choose_backend
         >>> choose_backend("plain")
         'plain'
     """
@@ -73,6 +74,8 @@ class CallSettings:
         copies: Whether copies of the weights may be made and kept for the next call.
 
     Example:
+        >>> import torch
+        >>> from sbert.backends import CallSettings
         >>> CallSettings(torch.bfloat16)
         CallSettings(dtype=torch.bfloat16, compiling=None, copies=True)
     """

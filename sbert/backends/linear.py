@@ -43,6 +43,9 @@ def linear(
         Input: (tokens, in). Second argument, output: (tokens, the sum of the layers' outs, or as many as ``rows``).
 
     Example:
+        >>> import torch
+        >>> from torch import nn
+        >>> from sbert.backends.linear import linear
         >>> double = linear([nn.Linear(1, 1, bias=False)], torch.float32, reordered=False, combine="add")
         >>> double(torch.zeros(2, 1), torch.ones(2, 1))
         tensor([[1.],

@@ -34,6 +34,7 @@ class Chunk(NamedTuple):
         """The text of the passage.
 
         Example:
+            >>> from sbert.chunking import Chunk
             >>> Chunk(0, 0, 3).text(["One. Two."])
             'One'
         """

@@ -53,8 +53,11 @@ def split(
         ValueError: If ``max_tokens`` or ``overlap`` does not fit the model, or its tokenizer gives no token positions.
 
     Example:
+        >>> from sbert import SentenceEncoder
+        >>> from sbert.chunking import split
+        >>> model = SentenceEncoder()
         >>> documents = ["A cat sleeps. A kitten naps. Taxes rise."]
-        >>> [chunk.text(documents) for chunk in split(model, documents, max_tokens=9)]
+        >>> [chunk.text(documents) for chunk in split(model, documents, max_tokens=11)]
         ['A cat sleeps. A kitten naps.', 'Taxes rise.']
     """
     texts = rows_of(documents, "documents")
@@ -125,12 +128,15 @@ def encode_chunks(
         Günther et al., 2024, Late Chunking, sections 3.1 and 3.2. https://arxiv.org/abs/2409.04701
 
     Example:
+        >>> from sbert import SentenceEncoder
+        >>> from sbert.chunking import encode_chunks
+        >>> model = SentenceEncoder()
         >>> documents = ["Berlin lies on the Spree. The city has many bridges.", "Taxes rise."]
         >>> chunks, vectors = encode_chunks(model, documents, max_tokens=9, late=True)
         >>> [chunk.text(documents) for chunk in chunks]
         ['Berlin lies on the Spree.', 'The city has many bridges.', 'Taxes rise.']
         >>> vectors.shape
-        (3, 384)
+        (3, 256)
     """
     texts, prompts = list(rows_of(documents, "documents")), {"prompt_name": prompt_name, "prompt": prompt}
     if chunks is None:

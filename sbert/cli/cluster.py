@@ -27,6 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``sbert cluster``.
 
     Example:
+        >>> import argparse
+        >>> from sbert.cli.cluster import add_arguments
         >>> parser = argparse.ArgumentParser()
         >>> add_arguments(parser)
         >>> parser.parse_args(["texts.txt", "-k", "8"]).clusters

@@ -21,6 +21,9 @@ def diagnose(model: SentenceEncoder) -> dict[str, str]:
         For each of these, the selected value and the reason; and why each backend that is not used cannot run.
 
     Example:
+        >>> from sbert import SentenceEncoder
+        >>> from sbert.cli.diagnosis import diagnose
+        >>> model = SentenceEncoder()
         >>> sorted(diagnose(model))
         ['attention', 'backend', 'batches', 'device', 'dtype', 'forward', 'threads', 'versions']
     """

@@ -30,6 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``sbert encode``.
 
     Example:
+        >>> import argparse
+        >>> from sbert.cli.encode import add_arguments
         >>> parser = argparse.ArgumentParser()
         >>> add_arguments(parser)
         >>> parser.parse_args(["texts.txt", "-o", "vectors.npy", "--shard", "3/16"]).shard

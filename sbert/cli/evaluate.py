@@ -72,6 +72,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``sbert evaluate``.
 
     Example:
+        >>> import argparse
+        >>> from sbert.cli.evaluate import add_arguments
         >>> parser = argparse.ArgumentParser()
         >>> add_arguments(parser)
         >>> parser.parse_args(["--suite", "sts,retrieval", "--data", "data"]).suite

@@ -53,7 +53,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         SystemExit: After ``--help`` and ``--version``, with code 0.
 
     Example:
-        >>> main(["similarity", str(minilm), "A cat sleeps.", "A cat sleeps."])
+        >>> from sbert.cli.main import main
+        >>> main(["similarity", str("sbert-mini"), "A cat sleeps.", "A cat sleeps."])
         1.0000
         0
     """

@@ -33,6 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``sbert map``.
 
     Example:
+        >>> import argparse
+        >>> from sbert.cli.map import add_arguments
         >>> parser = argparse.ArgumentParser()
         >>> add_arguments(parser)
         >>> parser.parse_args(["texts.txt", "-o", "map.html"]).topics

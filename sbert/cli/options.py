@@ -23,6 +23,7 @@ def real(text: str) -> float:
     """A finite real number.
 
     Example:
+        >>> from sbert.cli.options import real
         >>> real("0.5")
         0.5
     """
@@ -36,6 +37,7 @@ def at_least(least: int) -> Callable[[str], int]:
     """The type of whole numbers from ``least``.
 
     Example:
+        >>> from sbert.cli.options import at_least
         >>> at_least(1)("5")
         5
     """
@@ -58,6 +60,7 @@ def names(text: str) -> list[str]:
     """Names separated by commas.
 
     Example:
+        >>> from sbert.cli.options import names
         >>> names("premise, hypothesis")
         ['premise', 'hypothesis']
     """
@@ -105,6 +108,8 @@ def add_options(parser: argparse._ActionsContainer, *options: str) -> None:
     """Add arguments and options that several commands have.
 
     Example:
+        >>> import argparse
+        >>> from sbert.cli.options import TEXT_INPUT, add_options
         >>> parser = argparse.ArgumentParser()
         >>> add_options(parser, *TEXT_INPUT)
         >>> parser.parse_args(["texts.csv", "--column", "body"]).column

@@ -89,6 +89,7 @@ def visible(text: str) -> str:
     r"""Escape control characters, those that change the text direction, and lone surrogates, as JSON does.
 
     Example:
+        >>> from sbert.cli.output import visible
         >>> visible("one\x1b[31m \u202etwo\x9b.npy")
         'one\\u001b[31m \\u202etwo\\u009b.npy'
     """
@@ -119,6 +120,7 @@ def table(rows: Iterable[Sequence[str]], header: Sequence[str]) -> str:
     """Align the columns of a table: a text, then numbers.
 
     Example:
+        >>> from sbert.cli.output import table
         >>> print(table([["sbert", "1,024"], ["other", "64"]], header=["library", "texts/s"]))
         library    texts/s
         sbert        1,024
@@ -135,6 +137,7 @@ def facts_table(facts: Mapping[str, object]) -> str:
     """Align names and values; lists have a line for each element. On a terminal, long values are wrapped.
 
     Example:
+        >>> from sbert.cli.output import facts_table
         >>> print(facts_table({"dim": 256, "modules": ["Transformer", "Pooling"], "prompts": []}))
         dim                  256
         modules              Transformer

@@ -30,6 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``sbert pairs``.
 
     Example:
+        >>> import argparse
+        >>> from sbert.cli.pairs import add_arguments
         >>> parser = argparse.ArgumentParser()
         >>> add_arguments(parser)
         >>> parser.parse_args(["texts.txt", "--threshold", "0.9"]).threshold

@@ -40,6 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``sbert search``.
 
     Example:
+        >>> import argparse
+        >>> from sbert.cli.search import add_arguments
         >>> parser = argparse.ArgumentParser()
         >>> add_arguments(parser)
         >>> parser.parse_args(["texts.txt", "Who sleeps?"]).words

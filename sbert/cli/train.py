@@ -46,6 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``sbert train``; the defaults are those of ``TrainingConfig``.
 
     Example:
+        >>> import argparse
+        >>> from sbert.cli.train import add_arguments
         >>> parser = argparse.ArgumentParser()
         >>> add_arguments(parser)
         >>> getattr(parser.parse_args(["--epochs", "2"]), "training.epochs")

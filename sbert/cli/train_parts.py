@@ -43,6 +43,7 @@ def find(part: Any, module: ModuleType, what: str) -> tuple[Any, dict[str, Any]]
 
     Example:
         >>> from sbert import training
+        >>> from sbert.cli.train_parts import find
         >>> find({"name": "early-stopping", "patience": 2}, training, "callbacks")
         (<class 'sbert.training.callbacks.EarlyStopping'>, {'patience': 2})
     """
@@ -66,6 +67,7 @@ def call(function: Callable[..., Any], *values: Any, **parameters: Any) -> Any:
         ValueError: If a parameter is missing, or unknown; the message names the nearest known one.
 
     Example:
+        >>> from sbert.cli.train_parts import call
         >>> from sbert.training import EarlyStopping
         >>> call(EarlyStopping, patient=1)
         Traceback (most recent call last):
@@ -102,6 +104,7 @@ def needs(loss: Any) -> Needs:
         ValueError: If it is unknown.
 
     Example:
+        >>> from sbert.cli.train_parts import needs
         >>> needs({"name": "matryoshka", "loss": "cosent", "dims": [8]}).columns
         ('first', 'second')
     """

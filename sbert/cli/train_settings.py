@@ -44,6 +44,7 @@ def gather(config: str | None, over: Iterable[tuple[str, Any]]) -> RunSettings:
         ValueError: If a setting is missing, unknown or of another type; the message names it and the nearest known one.
 
     Example:
+        >>> from sbert.cli.train_settings import gather
         >>> gather(None, [("model", "m"), ("output", "o"), ("data.file", "a.tsv"), ("data.loss", "ranking")])["data"]
         {'file': 'a.tsv', 'loss': 'ranking'}
     """
@@ -80,6 +81,7 @@ def parse_set(text: str) -> tuple[str, Any]:
         ValueError: If there is no ``=``.
 
     Example:
+        >>> from sbert.cli.train_settings import parse_set
         >>> parse_set("training.warmup=0.2"), parse_set("model.pooling=cls")
         (('training.warmup', 0.2), ('model.pooling', 'cls'))
     """

@@ -64,6 +64,8 @@ def read_retrieval(folder: Name, split: str = "test") -> Retrieval:
 
     Example:
         >>> import tempfile
+        >>> from pathlib import Path
+        >>> from sbert.data import read_retrieval
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     _ = (Path(folder) / "corpus.tsv").write_text("doc_id\ttitle\ttext\nd1\tCats\tThey sleep.\n")
         ...     _ = (Path(folder) / "queries.tsv").write_text("query_id\ttext\nq1\tWho sleeps?\n")
@@ -128,6 +130,8 @@ def read_hub_retrieval(folder: Name, sets: Iterable[str] | None = None) -> dict[
 
     Example:
         >>> import tempfile
+        >>> from pathlib import Path
+        >>> from sbert.data import read_hub_retrieval
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     for part in ("corpus", "queries", "qrels"):
         ...         (Path(folder) / "NanoPets" / part).mkdir(parents=True)

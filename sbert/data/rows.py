@@ -49,6 +49,7 @@ def read_rows(
     Example:
         >>> import tempfile
         >>> from pathlib import Path
+        >>> from sbert.data import read_rows
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     file = Path(folder) / "pairs.tsv"
         ...     _ = file.write_text("one\ttwo\tscore\nA 5\" nail.\tA nail.\t4.0\n", encoding="utf-8")
@@ -86,6 +87,7 @@ def read_classes(path: Name, label: str, *, drop: Collection[object] = (), file_
     Example:
         >>> import tempfile
         >>> from pathlib import Path
+        >>> from sbert.data import read_classes
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     file = Path(folder) / "nli.csv"
         ...     _ = file.write_text("label\nneutral\nentailment\nneutral\n", encoding="utf-8")

@@ -65,6 +65,8 @@ def read_sts(path: Name, scale: Scale = "auto", *, split: str | None = None) -> 
 
     Example:
         >>> import tempfile
+        >>> from pathlib import Path
+        >>> from sbert.data import read_sts
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     file = Path(folder) / "sts-dev.csv"
         ...     _ = file.write_text('news\tx\t2017\t7\t2.500\tA 5" nail.\tA nail.\n', encoding="utf-8")
@@ -100,6 +102,8 @@ def read_sts_year(folder: Name, scale: Scale = "auto") -> dict[str, LabelledRows
 
     Example:
         >>> import tempfile
+        >>> from pathlib import Path
+        >>> from sbert.data import read_sts_year
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     _ = (Path(folder) / "STS.input.images.txt").write_text("A cat.\tA pet.\nA cat.\tA car.\n")
         ...     _ = (Path(folder) / "STS.gs.images.txt").write_text("4.0\n\n")
@@ -152,6 +156,8 @@ def read_sick(
 
     Example:
         >>> import tempfile
+        >>> from pathlib import Path
+        >>> from sbert.data import read_sick
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     file = Path(folder) / "SICK_trial.txt"
         ...     _ = file.write_text(
@@ -194,6 +200,8 @@ def read_nli(path: Name, classes: Sequence[str] = CLASSES, *, split: str | None 
 
     Example:
         >>> import tempfile
+        >>> from pathlib import Path
+        >>> from sbert.data import read_nli
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     file = Path(folder) / "snli_1.0_dev.jsonl"
         ...     _ = file.write_text('{"gold_label": "neutral", "sentence1": "A cat.", "sentence2": "A black cat."}\n')
@@ -228,6 +236,8 @@ def read_triplets(path: Name, *, split: str | None = None) -> LabelledRows:
 
     Example:
         >>> import tempfile
+        >>> from pathlib import Path
+        >>> from sbert.data import read_triplets
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     file = Path(folder) / "AllNLI.jsonl"
         ...     _ = file.write_text('["A cat sleeps.", "A cat is resting.", "A cat runs."]\n')

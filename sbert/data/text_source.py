@@ -64,6 +64,8 @@ class Texts:
 
     Example:
         >>> import tempfile
+        >>> from pathlib import Path
+        >>> from sbert.data import Texts
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     _ = Path(folder, "a.csv").write_text("id,body\n7,A cat.\n8,Taxes.\n", encoding="utf-8")
         ...     texts = Texts(folder, "body", keep=["id"])
@@ -104,6 +106,7 @@ class Texts:
             ValueError: If a column has another length than the texts.
 
         Example:
+            >>> from sbert.data import Texts
             >>> list(Texts.of(["A cat.", "Taxes."], id=[7, 8]).rows())
             [('A cat.', {'id': 7}), ('Taxes.', {'id': 8})]
         """
@@ -155,6 +158,8 @@ def read_texts(path: Name, column: str | None = None, file_format: str | None = 
 
     Example:
         >>> import tempfile
+        >>> from pathlib import Path
+        >>> from sbert.data import read_texts
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     file = Path(folder) / "texts.tsv"
         ...     _ = file.write_text("id\ttext\n1\tA 5\" nail.\n", encoding="utf-8")

@@ -28,6 +28,10 @@ class Evaluator(ABC):
     can run in several processes and share vectors with other evaluators.
 
     Example:
+        >>> import numpy as np
+        >>> from sbert import SentenceEncoder
+        >>> from sbert.evaluation import Evaluator
+        >>> model = SentenceEncoder()
         >>> class MeanLength(Evaluator):
         ...     def measure(self, vectors):
         ...         return {"length": float(np.linalg.norm(vectors(["A cat.", "A dog."]), axis=1).mean())}
@@ -78,7 +82,9 @@ class SequentialEvaluator(Evaluator):
             evaluator decides which model is the best.
 
     Example:
-        >>> from sbert.evaluation import SimilarityEvaluator
+        >>> from sbert import SentenceEncoder
+        >>> from sbert.evaluation import SequentialEvaluator, SimilarityEvaluator
+        >>> model = SentenceEncoder()
         >>> first = SimilarityEvaluator(["A cat.", "A cat."], ["A kitten.", "Taxes rise."], [4.5, 0])
         >>> second = SimilarityEvaluator(["A cat.", "A cat."], ["A kitten.", "A dog."], [4.5, 3])
         >>> SequentialEvaluator({"far": first, "near": second})(model)["far_spearman"]
@@ -116,6 +122,8 @@ def write_line(path: str | os.PathLike[str], record: Mapping[str, Any]) -> None:
 
     Example:
         >>> import tempfile
+        >>> from pathlib import Path
+        >>> from sbert.evaluation import write_line
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     file = Path(folder) / "results.csv"
         ...     write_line(file, {"model": "a", "spearman": 0.5})

@@ -47,6 +47,7 @@ def spearman(a: Numbers, b: Numbers) -> float:
         Reimers et al., 2016 (why STS is measured with it). https://aclanthology.org/C16-1009
 
     Example:
+        >>> from sbert.evaluation.metrics import spearman
         >>> spearman([0.1, 0.4, 0.9], [1, 2, 5])
         1.0
         >>> spearman([0.1, 0.9, 0.4], [1, 2, 5])
@@ -76,6 +77,7 @@ def pearson(a: Numbers, b: Numbers) -> float:
         Pearson, 1895. https://doi.org/10.1098/rspl.1895.0041
 
     Example:
+        >>> from sbert.evaluation.metrics import pearson
         >>> round(pearson([0.1, 0.4, 0.9], [1, 2, 5]), 4)
         0.9905
     """
@@ -110,6 +112,7 @@ def accuracy(predicted: Numbers, labels: Numbers) -> float:
         ValueError: If the shapes do not match, there are no rows, or a value is NaN.
 
     Example:
+        >>> from sbert.evaluation.metrics import accuracy
         >>> accuracy([0, 2, 1, 1], [0, 2, 2, 1])
         0.75
     """
@@ -139,6 +142,7 @@ def precision(predicted: Numbers, labels: Numbers) -> float:
         ValueError: If the shapes do not match, there are no rows, or a value is not 0 or 1.
 
     Example:
+        >>> from sbert.evaluation.metrics import precision
         >>> precision([1, 1, 0, 0], [1, 0, 1, 1])
         0.5
     """
@@ -162,6 +166,7 @@ def recall(predicted: Numbers, labels: Numbers) -> float:
         ValueError: If the shapes do not match, there are no rows, or a value is not 0 or 1.
 
     Example:
+        >>> from sbert.evaluation.metrics import recall
         >>> round(recall([1, 1, 0, 0], [1, 0, 1, 1]), 4)
         0.3333
     """
@@ -188,6 +193,7 @@ def f1(predicted: Numbers, labels: Numbers) -> float:
         van Rijsbergen, 1979, Information Retrieval, chapter 7.
 
     Example:
+        >>> from sbert.evaluation.metrics import f1
         >>> f1([1, 1, 0, 0], [1, 0, 1, 1])
         0.4
     """
@@ -212,6 +218,7 @@ def macro_f1(predicted: Numbers, labels: Numbers) -> float:
         ValueError: If the shapes do not match, there are no rows, or a value is NaN.
 
     Example:
+        >>> from sbert.evaluation.metrics import macro_f1
         >>> macro_f1([0, 2, 1, 1], [0, 2, 2, 1])
         0.7777777777777777
     """
@@ -240,6 +247,7 @@ def threshold_counts(scores: Numbers, labels: Numbers) -> tuple[np.ndarray, np.n
         ValueError: If the shapes do not match, there are no rows, a score is not finite, or a label is not 0 or 1.
 
     Example:
+        >>> from sbert.evaluation.metrics import threshold_counts
         >>> thresholds, predicted, correct = threshold_counts([0.25, 0.75, 0.75, 0.5], [0, 1, 0, 1])
         >>> thresholds[1:].tolist(), predicted.tolist(), correct.tolist()
         ([0.625, 0.375, 0.25], [0, 2, 3, 4], [0, 1, 2, 2])
@@ -280,6 +288,7 @@ def average_precision(scores: Numbers, labels: Numbers) -> float:
         Manning et al., 2008, section 8.4. https://nlp.stanford.edu/IR-book
 
     Example:
+        >>> from sbert.evaluation.metrics import average_precision
         >>> round(average_precision([0.9, 0.8, 0.7, 0.6], [1, 0, 1, 0]), 4)
         0.8333
     """
@@ -305,6 +314,7 @@ def best_threshold(scores: Numbers, labels: Numbers, metric: str = "accuracy") -
             metric is unknown.
 
     Example:
+        >>> from sbert.evaluation.metrics import best_threshold
         >>> best_threshold([0.25, 0.5, 0.75, 0.875], [0, 1, 0, 1])
         (0.8125, 0.75)
         >>> best_threshold([0.25, 0.5, 0.75, 0.875], [0, 1, 0, 1], "f1")
@@ -368,6 +378,7 @@ def paired_bootstrap(
         Sakai, 2006 (the bootstrap in information retrieval). https://doi.org/10.1145/1148170.1148261
 
     Example:
+        >>> from sbert.evaluation import paired_bootstrap
         >>> paired_bootstrap([0.9, 0.8, 0.7, 1.0], [0.5, 0.6, 0.4, 0.8]).visible
         True
         >>> paired_bootstrap([0.9, 0.2, 0.7, 0.1], [0.5, 0.6, 0.4, 0.8]).visible

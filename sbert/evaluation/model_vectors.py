@@ -30,9 +30,12 @@ class ModelVectors:
         TypeError: If the model has neither ``encode`` nor, for pairs, ``predict``.
 
     Example:
+        >>> from sbert import SentenceEncoder
+        >>> from sbert.evaluation import ModelVectors
+        >>> model = SentenceEncoder()
         >>> vectors = ModelVectors(model)
         >>> vectors(["A cat.", "A dog.", "A cat."]).shape
-        (3, 384)
+        (3, 256)
     """
 
     def __init__(self, model: Any, ranks: Ranks = ALONE, show_progress_bar: bool | None = None) -> None:

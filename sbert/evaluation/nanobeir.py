@@ -42,6 +42,9 @@ class NanoBEIRSuite(Evaluator):
 
     Example:
         >>> import json, pathlib, tempfile
+        >>> from sbert import SentenceEncoder
+        >>> from sbert.evaluation import NanoBEIRSuite
+        >>> model = SentenceEncoder()
         >>> rows = {"corpus": [{"_id": "a", "text": "A kitten naps."}, {"_id": "b", "text": "Taxes rise."}]}
         >>> rows |= {"queries": [{"_id": "q", "text": "A cat?"}], "qrels": [{"query-id": "q", "corpus-id": "a"}]}
         >>> with tempfile.TemporaryDirectory() as folder:

@@ -39,6 +39,9 @@ class _OfRows(Evaluator):
             ValueError: If a row has other names, or another number of values.
 
         Example:
+            >>> from sbert import SentenceEncoder
+            >>> from sbert.evaluation import SimilarityEvaluator
+            >>> model = SentenceEncoder()
             >>> rows = [{"first": "A cat.", "second": "A kitten.", "label": 1}, ("A cat.", "Taxes rise.", 0)]
             >>> SimilarityEvaluator.from_rows(rows)(model)["spearman"]
             1.0
@@ -76,6 +79,9 @@ class SimilarityEvaluator(_OfRows):
         Reimers and Gurevych, 2019, section 4. https://arxiv.org/abs/1908.10084
 
     Example:
+        >>> from sbert import SentenceEncoder
+        >>> from sbert.evaluation import SimilarityEvaluator
+        >>> model = SentenceEncoder()
         >>> evaluator = SimilarityEvaluator(["A cat.", "A cat."], ["A kitten.", "Taxes rise."], [4.5, 0])
         >>> evaluator(model)["spearman"]
         1.0
@@ -133,6 +139,9 @@ class TripletEvaluator(_OfRows):
         Reimers and Gurevych, 2019, section 4.4. https://arxiv.org/abs/1908.10084
 
     Example:
+        >>> from sbert import SentenceEncoder
+        >>> from sbert.evaluation import TripletEvaluator
+        >>> model = SentenceEncoder()
         >>> TripletEvaluator(["A cat."], ["A kitten."], ["Taxes rise."])(model)
         {'accuracy': 1.0}
     """
@@ -190,8 +199,11 @@ class LabelEvaluator(_OfRows):
         Conneau et al., 2017, section 3.1. https://arxiv.org/abs/1705.02364
 
     Example:
+        >>> from sbert import SentenceEncoder
+        >>> from sbert.evaluation import LabelEvaluator
         >>> from sbert.losses import SoftmaxLoss
-        >>> loss = SoftmaxLoss(dim=384, classes=2)
+        >>> model = SentenceEncoder()
+        >>> loss = SoftmaxLoss(dim=256, classes=2)
         >>> values = LabelEvaluator(["A cat.", "A cat."], ["A kitten.", "Taxes rise."], [0, 1], loss)(model)
         >>> list(values)
         ['accuracy', 'macro_f1']
@@ -267,6 +279,9 @@ class PairClassificationEvaluator(_OfRows):
         TypeError: If a text is not a str.
 
     Example:
+        >>> from sbert import SentenceEncoder
+        >>> from sbert.evaluation import PairClassificationEvaluator
+        >>> model = SentenceEncoder()
         >>> evaluator = PairClassificationEvaluator(["A cat.", "A cat."], ["A kitten.", "Taxes rise."], [1, 0])
         >>> evaluator(model)["average_precision"]
         1.0

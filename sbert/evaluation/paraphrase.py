@@ -34,6 +34,9 @@ class ParaphraseMiningEvaluator(Evaluator):
         TypeError: If a sentence is not a str.
 
     Example:
+        >>> from sbert import SentenceEncoder
+        >>> from sbert.evaluation import ParaphraseMiningEvaluator
+        >>> model = SentenceEncoder()
         >>> evaluator = ParaphraseMiningEvaluator(["A cat sleeps.", "Taxes rise.", "A cat is sleeping."], [(0, 2)])
         >>> evaluator(model)["f1"]
         1.0

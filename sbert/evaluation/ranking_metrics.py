@@ -54,6 +54,7 @@ def hit_at(ranked: Grades, k: int | None = None) -> np.ndarray:
         ValueError: If k is less than 1, or a grade is negative or not finite.
 
     Example:
+        >>> from sbert.evaluation.ranking_metrics import hit_at
         >>> hit_at([[0, 0, 1], [0, 1, 1]], k=2).tolist()
         [0.0, 1.0]
     """
@@ -79,6 +80,7 @@ def precision_at(ranked: Grades, k: int) -> np.ndarray:
         Manning et al., 2008, section 8.4. https://nlp.stanford.edu/IR-book
 
     Example:
+        >>> from sbert.evaluation.ranking_metrics import precision_at
         >>> precision_at([[0, 0, 1], [0, 1, 1]], k=2).tolist()
         [0.0, 0.5]
     """
@@ -105,6 +107,7 @@ def recall_at(ranked: Grades, k: int | None = None, relevant: Grades | None = No
         Manning et al., 2008, section 8.4. https://nlp.stanford.edu/IR-book
 
     Example:
+        >>> from sbert.evaluation.ranking_metrics import recall_at
         >>> recall_at([[0, 0, 1], [0, 1, 1]], k=2).tolist()
         [0.0, 0.5]
     """
@@ -131,6 +134,7 @@ def reciprocal_rank_at(ranked: Grades, k: int | None = None) -> np.ndarray:
         Voorhees, 1999, section 3 (MRR). https://trec.nist.gov/pubs/trec8/papers/qa_report.pdf
 
     Example:
+        >>> from sbert.evaluation.ranking_metrics import reciprocal_rank_at
         >>> reciprocal_rank_at([[0, 1, 0], [0, 0, 0]]).tolist()
         [0.5, 0.0]
     """
@@ -159,6 +163,7 @@ def average_precision_at(ranked: Grades, k: int | None = None, relevant: Grades 
         Manning et al., 2008, section 8.4. https://nlp.stanford.edu/IR-book
 
     Example:
+        >>> from sbert.evaluation.ranking_metrics import average_precision_at
         >>> average_precision_at([[1, 0, 1, 0]]).round(4).tolist()
         [0.8333]
     """
@@ -188,6 +193,7 @@ def ndcg_at(ranked: Grades, k: int | None = None, relevant: Grades | None = None
         Järvelin and Kekäläinen, 2002, section 2. https://doi.org/10.1145/582415.582418
 
     Example:
+        >>> from sbert.evaluation.ranking_metrics import ndcg_at
         >>> ndcg_at([[3, 0, 2], [3, 2, 0]]).round(4).tolist()
         [0.9386, 1.0]
     """

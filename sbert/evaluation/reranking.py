@@ -43,6 +43,9 @@ class RerankingEvaluator(Evaluator):
         TypeError: If a text is not a str.
 
     Example:
+        >>> from sbert import SentenceEncoder
+        >>> from sbert.evaluation import RerankingEvaluator
+        >>> model = SentenceEncoder()
         >>> sample = {"query": "A cat.", "positive": ["A kitten."], "negative": ["Taxes rise.", "It rains."]}
         >>> RerankingEvaluator([sample])(model)
         {'map': 1.0, 'mrr@10': 1.0, 'ndcg@10': 1.0}

@@ -70,6 +70,9 @@ class RetrievalEvaluator(Evaluator):
         Thakur et al., 2021 (BEIR). https://arxiv.org/abs/2104.08663
 
     Example:
+        >>> from sbert import SentenceEncoder
+        >>> from sbert.evaluation import RetrievalEvaluator
+        >>> model = SentenceEncoder()
         >>> corpus = {"a": "A kitten naps on the sofa.", "b": "Taxes rise again."}
         >>> evaluator = RetrievalEvaluator({"q": "Where does the cat sleep?"}, corpus, {"q": {"a"}})
         >>> evaluator(model)["ndcg@10"]

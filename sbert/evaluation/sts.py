@@ -60,6 +60,10 @@ class STSSuite(Evaluator):
 
     Example:
         >>> import tempfile
+        >>> from pathlib import Path
+        >>> from sbert import SentenceEncoder
+        >>> from sbert.evaluation import STSSuite
+        >>> model = SentenceEncoder()
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     (Path(folder) / "stsb").mkdir()
         ...     rows = "4.5\tA cat sleeps.\tA kitten naps.\n0.0\tA cat sleeps.\tTaxes rise.\n"

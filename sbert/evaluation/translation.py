@@ -36,6 +36,9 @@ class TranslationEvaluator(Evaluator):
         Reimers and Gurevych, 2020, section 4.3. https://arxiv.org/abs/2004.09813
 
     Example:
+        >>> from sbert import SentenceEncoder
+        >>> from sbert.evaluation import TranslationEvaluator
+        >>> model = SentenceEncoder()
         >>> TranslationEvaluator(["A cat sleeps.", "Taxes rise."], ["A cat is sleeping.", "Taxes go up."])(model)
         {'mean_accuracy': 1.0, 'source_to_target': 1.0, 'target_to_source': 1.0}
     """
@@ -82,6 +85,9 @@ class MSEEvaluator(Evaluator):
         Reimers and Gurevych, 2020, section 3. https://arxiv.org/abs/2004.09813
 
     Example:
+        >>> from sbert import SentenceEncoder
+        >>> from sbert.evaluation import MSEEvaluator
+        >>> model = SentenceEncoder()
         >>> metrics = MSEEvaluator(["A cat sleeps.", "Taxes rise."], model)(model)
         >>> {name: round(value, 6) for name, value in metrics.items()}
         {'negative_mse': 0.0, 'cosine': 1.0}

@@ -25,6 +25,7 @@ def nearest_argument(name: str, known: Iterable[str]) -> str | None:
     """The known name nearest to ``name``: by its initials, or by spelling (American or British); None if none is near.
 
     Example:
+        >>> from sbert.inputs.arguments import nearest_argument
         >>> nearest_argument("normalise_embeddings", ["batch_size", "normalize_embeddings"])
         'normalize_embeddings'
         >>> nearest_argument("lr", ["loss", "learning_rate"])
@@ -52,6 +53,7 @@ def known_arguments(
         more: A ``TypedDict`` of the function's ``**`` parameter; without one, it has none.
 
     Example:
+        >>> from sbert.inputs.arguments import known_arguments
         >>> @known_arguments
         ... def cluster(vectors, *, clusters=None): ...
         >>> cluster([[1.0]], n_clusters=2)

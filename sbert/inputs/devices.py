@@ -129,6 +129,7 @@ def check_device(device: object) -> torch.device:
         ValueError: If there is no such device, or this build of torch has no kernels for it.
 
     Example:
+        >>> from sbert.inputs.devices import check_device
         >>> check_device("cpu")
         device(type='cpu')
     """

@@ -16,6 +16,7 @@ def missing(what: str, package: str, extra: str, otherwise: str = "") -> ImportE
         otherwise: An alternative to installing it, if there is one.
 
     Example:
+        >>> from sbert.inputs.extras import missing
         >>> print(missing("a plot", "matplotlib", "plot"))
         a plot needs matplotlib; run: pip install "sbert[plot]"
     """
@@ -27,6 +28,7 @@ def require(what: str, package: str, extra: str, otherwise: str = "") -> Iterato
     """A block of imports from an optional package; if they fail, the error is that of ``missing``.
 
     Example:
+        >>> from sbert.inputs.extras import require
         >>> with require("a plot", "matplotlib", "plot"):
         ...     import no_such_module
         Traceback (most recent call last):

@@ -18,6 +18,9 @@ def default_prompt(model: Any) -> str:
     """The prompt that ``encode`` puts before every text by default; empty if there is none.
 
     Example:
+        >>> from sbert import SentenceEncoder
+        >>> from sbert.inputs.prompts import default_prompt
+        >>> model = SentenceEncoder()
         >>> default_prompt(model)
         ''
     """
@@ -29,6 +32,7 @@ def with_role_prompt(prompts: Mapping[str, str], role: str, options: dict[str, A
     """The options of ``encode``, with the prompt for a role unless they choose one.
 
     Example:
+        >>> from sbert.inputs.prompts import with_role_prompt
         >>> with_role_prompt({"passage": "passage: "}, "document", {"batch_size": 2})
         {'batch_size': 2, 'prompt_name': 'passage'}
     """
@@ -53,7 +57,9 @@ def prompt_text(model: Any, prompt: str, argument: str = "prompt") -> str:
         ValueError: If it is one word and not a known name: as a prompt, it would merge with the first word of the text.
 
     Example:
-        >>> encoder = SentenceEncoder(minilm, prompts={"query": "query: "})
+        >>> from sbert import SentenceEncoder
+        >>> from sbert.inputs.prompts import prompt_text
+        >>> encoder = SentenceEncoder(prompts={"query": "query: "})
         >>> prompt_text(encoder, "query"), prompt_text(encoder, "Find: ")
         ('query: ', 'Find: ')
     """
@@ -83,6 +89,7 @@ def by_column(prompts: Prompts | None, columns: Sequence[tuple[str, ...]]) -> li
         ValueError: If prompts are given by column and one column is missing.
 
     Example:
+        >>> from sbert.inputs.prompts import by_column
         >>> by_column({"anchor": "query", "positive": ""}, [("question", "anchor"), ("answer", "positive")])
         ['query', '']
     """
@@ -115,7 +122,9 @@ def column_prompts(
         ValueError: If ``prompts`` is None and the model has a default prompt, or a column is missing from ``prompts``.
 
     Example:
-        >>> encoder = SentenceEncoder(minilm, prompts={"query": "query: "})
+        >>> from sbert import SentenceEncoder
+        >>> from sbert.inputs.prompts import column_prompts
+        >>> encoder = SentenceEncoder(prompts={"query": "query: "})
         >>> column_prompts(encoder, {"anchor": "query", "positive": ""}, [("anchor",), ("positive",)])
         ['query: ', '']
     """
@@ -142,6 +151,9 @@ def column_routes(model: Any, routes: Mapping[str, str] | None, columns: Sequenc
         ValueError: If a column has no route, or one that the model has not; or the model has none.
 
     Example:
+        >>> from sbert import SentenceEncoder
+        >>> from sbert.inputs.prompts import column_routes
+        >>> model = SentenceEncoder()
         >>> column_routes(model, None, [("anchor",), ("positive",)]) is None
         True
     """

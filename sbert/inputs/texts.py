@@ -48,6 +48,7 @@ def values_of(column: Any) -> Iterable[Any]:
 
     Example:
         >>> import pyarrow
+        >>> from sbert.inputs.texts import values_of
         >>> list(values_of(pyarrow.chunked_array([["A cat."], ["Taxes."]])))
         ['A cat.', 'Taxes.']
     """
@@ -117,6 +118,7 @@ def columns_of(data: Any) -> list[Any] | None:
     """Column names of a dict, data frame, table or structured array; None for anything else.
 
     Example:
+        >>> from sbert.inputs.texts import columns_of
         >>> columns_of({"id": [1], "text": ["A cat."]}), columns_of(["A cat."])
         (['id', 'text'], None)
     """
@@ -138,6 +140,7 @@ def records_of(data: Any) -> Any:
 
     Example:
         >>> import pandas
+        >>> from sbert.inputs.texts import records_of
         >>> records_of(pandas.DataFrame({"anchor": ["A cat."], "positive": ["A kitten."]}))
         [{'anchor': 'A cat.', 'positive': 'A kitten.'}]
     """

@@ -29,6 +29,7 @@ def matrix(name: str, vectors: Any) -> Array | Tensor:
         ValueError: If the shape is wrong.
 
     Example:
+        >>> from sbert.inputs.vectors import matrix
         >>> matrix("queries", [1.0, 2.0]).shape
         (1, 2)
         >>> matrix("queries", ["A cat.", "A dog."])
@@ -80,6 +81,8 @@ def vectors_of(name: str, vectors: Any) -> Tensor:
         ValueError: If the shape is wrong.
 
     Example:
+        >>> import numpy as np
+        >>> from sbert.inputs.vectors import vectors_of
         >>> vectors_of("vectors", np.ones(3, np.float16))
         tensor([[1., 1., 1.]])
     """

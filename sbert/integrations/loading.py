@@ -37,6 +37,7 @@ def load_encoder_once(model: str | None, **options: Any) -> SentenceEncoder:
         options: Of ``SentenceEncoder``, such as ``device``.
 
     Example:
+        >>> from sbert.integrations.loading import load_encoder_once
         >>> load_encoder_once(None, device="cpu") is load_encoder_once(None, device="cpu")
         True
     """

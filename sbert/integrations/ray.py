@@ -53,6 +53,7 @@ class Embed:
 
     Example:
         >>> import numpy as np
+        >>> from sbert.integrations.ray import Embed
         >>> batch = {"id": np.array([7]), "text": np.array(["A cat sleeps."], object)}
         >>> Embed()(batch)["vector"].shape
         (1, 256)

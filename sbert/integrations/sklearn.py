@@ -2,6 +2,7 @@
 
 >>> from sklearn.linear_model import LogisticRegression
 >>> from sklearn.pipeline import make_pipeline
+>>> from sbert.integrations.sklearn import SentenceVectors
 >>> classifier = make_pipeline(SentenceVectors(), LogisticRegression())
 >>> _ = classifier.fit(["A good film.", "A bad film."], [1, 0])
 >>> classifier.predict(["A very good film."])

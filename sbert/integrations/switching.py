@@ -80,6 +80,7 @@ def find_counterpart(name: str) -> Counterpart | None:
     """The first row of a name of sentence-transformers; None if there is none.
 
     Example:
+        >>> from sbert.integrations.switching import find_counterpart
         >>> find_counterpart("BatchHardSoftMarginTripletLoss").here
         '``sbert.losses.BatchHardTripletLoss(margin=None)``'
     """
@@ -145,6 +146,7 @@ def translate(
         ValueError: If one without an equivalent has another value than it can have here. The message says what to do.
 
     Example:
+        >>> from sbert.integrations.switching import translate
         >>> translate("CrossEncoder", ["model", "classes"], (), {"num_labels": 3, "backend": "torch"})
         ((), {'classes': 3})
     """

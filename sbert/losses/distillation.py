@@ -35,6 +35,8 @@ class EmbeddingDistillationLoss(LossModule):
         Kim et al., 2023, EmbedDistill, equations 7 and 8. https://arxiv.org/abs/2301.12005
 
     Example:
+        >>> import torch
+        >>> from sbert.losses import EmbeddingDistillationLoss
         >>> EmbeddingDistillationLoss()(torch.eye(2), labels=torch.ones(2, 2)).round(decimals=4)
         tensor(0.2929)
         >>> EmbeddingDistillationLoss(dim=2, teacher_dim=3).projection
@@ -83,6 +85,8 @@ class MSELoss(EmbeddingDistillationLoss):
         Reimers and Gurevych, 2020, section 2. https://arxiv.org/abs/2004.09813
 
     Example:
+        >>> import torch
+        >>> from sbert.losses import MSELoss
         >>> MSELoss()(torch.eye(2), torch.ones(2, 2), labels=torch.eye(2))
         tensor(0.2500)
     """
@@ -121,6 +125,8 @@ class MarginMSELoss(LossModule):
         Hofstätter et al., 2020. https://arxiv.org/abs/2010.02666
 
     Example:
+        >>> import torch
+        >>> from sbert.losses import MarginMSELoss
         >>> anchor = torch.eye(2)
         >>> MarginMSELoss()(anchor, anchor, anchor.flip(0), labels=torch.tensor([1.0, 3.0]))
         tensor(2.)
@@ -167,6 +173,8 @@ class DistillKLDivLoss(LossModule):
         Lin et al., 2020. https://arxiv.org/abs/2010.11386
 
     Example:
+        >>> import torch
+        >>> from sbert.losses import DistillKLDivLoss
         >>> anchor = torch.eye(2)
         >>> labels = torch.tensor([[1.0, 0.0], [0.0, 0.0]])
         >>> DistillKLDivLoss()(anchor, anchor, anchor.flip(0), labels=labels).round(decimals=4)

@@ -85,6 +85,8 @@ class ListNetLoss(ListLoss):
         Cao et al., 2007 (ListNet, with top one probabilities). https://doi.org/10.1145/1273496.1273513
 
     Example:
+        >>> import torch
+        >>> from sbert.losses import ListNetLoss
         >>> scores, labels = torch.tensor([[2.0, 0.0, 9.0]]), torch.tensor([[1.0, 0.0, 0.0]])
         >>> ListNetLoss()(scores, labels=labels, mask=torch.tensor([[True, True, False]])).round(decimals=4)
         tensor(0.6648)
@@ -125,6 +127,8 @@ class ListMLELoss(ListLoss):
         Lan et al., 2014 (position-aware). https://auai.org/uai2014/proceedings/individuals/164.pdf
 
     Example:
+        >>> import torch
+        >>> from sbert.losses import ListMLELoss
         >>> scores, labels = torch.tensor([[0.0, 2.0]]), torch.tensor([[0.0, 1.0]])
         >>> ListMLELoss()(scores, labels=labels).round(decimals=4)
         tensor(0.1269)
@@ -175,6 +179,8 @@ class LocalizedContrastiveLoss(ListLoss):
         https://arxiv.org/abs/2101.08751
 
     Example:
+        >>> import torch
+        >>> from sbert.losses import LocalizedContrastiveLoss
         >>> LocalizedContrastiveLoss()(torch.tensor([[2.0, 0.0]])).round(decimals=4)
         tensor(0.1269)
     """
@@ -228,6 +234,8 @@ class ScoreMarginMSELoss(ListLoss):
         Hofstätter et al., 2020. https://arxiv.org/abs/2010.02666
 
     Example:
+        >>> import torch
+        >>> from sbert.losses import ScoreMarginMSELoss
         >>> ScoreMarginMSELoss()(torch.tensor([[3.0, 1.0]]), labels=torch.tensor([[5.0, 4.0]]))
         tensor(1.)
     """
@@ -347,6 +355,8 @@ class RankNetLoss(_PairLoss):
         Burges et al., 2005, section 3. https://doi.org/10.1145/1102351.1102363
 
     Example:
+        >>> import torch
+        >>> from sbert.losses import RankNetLoss
         >>> RankNetLoss()(torch.tensor([[0.0, 2.0]]), labels=torch.tensor([[0.0, 1.0]])).round(decimals=4)
         tensor(0.1269)
     """
@@ -387,6 +397,8 @@ class LambdaLoss(_PairLoss):
         https://www.microsoft.com/en-us/research/publication/from-ranknet-to-lambdarank-to-lambdamart-an-overview/
 
     Example:
+        >>> import torch
+        >>> from sbert.losses import LambdaLoss
         >>> scores, labels = torch.tensor([[0.0, 2.0, 1.0]]), torch.tensor([[2, 1, 0]])
         >>> LambdaLoss("lambda_rank")(scores, labels=labels).round(decimals=4)
         tensor(0.3653)

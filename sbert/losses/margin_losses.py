@@ -35,6 +35,8 @@ def pairwise_distance(first: Tensor, second: Tensor, name: str) -> Tensor:
         first, second: (rows, dim). Output: (rows,).
 
     Example:
+        >>> import torch
+        >>> from sbert.losses.margin_losses import pairwise_distance
         >>> pairwise_distance(torch.zeros(1, 2), torch.tensor([[3.0, 4.0]]), "euclidean")
         tensor([5.])
     """
@@ -49,6 +51,8 @@ def distance_matrix(vectors: Tensor, name: str) -> Tensor:
         vectors: (rows, dim). Output: (rows, rows).
 
     Example:
+        >>> import torch
+        >>> from sbert.losses.margin_losses import distance_matrix
         >>> distance_matrix(torch.tensor([[0.0, 0.0], [3.0, 4.0]]), "manhattan").abs()
         tensor([[0., 7.],
                 [7., 0.]])
@@ -76,6 +80,8 @@ class ContrastiveLoss(LossModule):
         Hadsell et al., 2006, equation 4, where 0 means similar. https://doi.org/10.1109/CVPR.2006.100
 
     Example:
+        >>> import torch
+        >>> from sbert.losses import ContrastiveLoss
         >>> ContrastiveLoss()(torch.eye(2), torch.eye(2), labels=torch.tensor([1, 0]))
         tensor(0.0625)
     """
@@ -135,6 +141,8 @@ class OnlineContrastiveLoss(ContrastiveLoss):
         Reimers and Gurevych, sentence-transformers (the selection of hard pairs). https://sbert.net
 
     Example:
+        >>> import torch
+        >>> from sbert.losses import OnlineContrastiveLoss
         >>> second = torch.tensor([[0.0, 1.0], [0.0, 1.0]])
         >>> OnlineContrastiveLoss()(torch.eye(2), second, labels=torch.tensor([1, 0]))
         tensor(1.2500)
@@ -169,6 +177,8 @@ class TripletLoss(LossModule):
         Reimers and Gurevych, 2019, section 3, triplet objective. https://arxiv.org/abs/1908.10084
 
     Example:
+        >>> import torch
+        >>> from sbert.losses import TripletLoss
         >>> TripletLoss()(torch.tensor([[0.0, 0.0]]), torch.tensor([[3.0, 4.0]]), torch.tensor([[0.0, 2.0]]))
         tensor(4.)
     """
@@ -252,6 +262,8 @@ class BatchAllTripletLoss(_PairTriplets):
         Hermans et al., 2017, section 2, L_BA with the mean over non-zero terms. https://arxiv.org/abs/1703.07737
 
     Example:
+        >>> import torch
+        >>> from sbert.losses import BatchAllTripletLoss
         >>> vectors = torch.tensor([[0.0], [1.0], [3.0]])
         >>> BatchAllTripletLoss(margin=1.0)(vectors, labels=torch.tensor([0, 1, 0]))
         tensor(2.5000)
@@ -287,6 +299,8 @@ class BatchHardTripletLoss(_BatchTriplets):
         Hermans et al., 2017, section 2, L_BH and the soft margin. https://arxiv.org/abs/1703.07737
 
     Example:
+        >>> import torch
+        >>> from sbert.losses import BatchHardTripletLoss
         >>> vectors = torch.tensor([[0.0], [1.0], [3.0]])
         >>> BatchHardTripletLoss(margin=1.0)(vectors, labels=torch.tensor([0, 1, 0]))
         tensor(2.5000)
@@ -328,6 +342,8 @@ class BatchSemiHardTripletLoss(_PairTriplets):
         Schroff et al., 2015, section 3.2. https://arxiv.org/abs/1503.03832
 
     Example:
+        >>> import torch
+        >>> from sbert.losses import BatchSemiHardTripletLoss
         >>> vectors = torch.tensor([[0.0], [1.0], [3.0]])
         >>> BatchSemiHardTripletLoss(margin=1.0)(vectors, labels=torch.tensor([0, 1, 0]))
         tensor(2.5000)

@@ -35,6 +35,7 @@ class LossModule(nn.Module):
     the loss.
 
     Example:
+        >>> from sbert.losses.module import LossModule
         >>> class Scaled(LossModule):
         ...     def __init__(self, factor=2.0):
         ...         super().__init__()

@@ -34,6 +34,8 @@ class CosineSimilarityLoss(LossModule):
         Reimers and Gurevych, 2019, section 3, regression objective. https://arxiv.org/abs/1908.10084
 
     Example:
+        >>> import torch
+        >>> from sbert.losses import CosineSimilarityLoss
         >>> CosineSimilarityLoss()(torch.eye(2), torch.eye(2), labels=torch.tensor([1.0, 0.5]))
         tensor(0.1250)
     """
@@ -94,6 +96,8 @@ class CoSENTLoss(_OrderLoss):
         Su, 2022. https://kexue.fm/archives/8847
 
     Example:
+        >>> import torch
+        >>> from sbert.losses import CoSENTLoss
         >>> second = torch.tensor([[1.0, 0.0], [1.0, 0.0]])
         >>> CoSENTLoss(temperature=1.0)(torch.eye(2), second, labels=torch.tensor([5.0, 2.0])).round(decimals=4)
         tensor(0.3133)
@@ -144,6 +148,8 @@ class AnglELoss(_OrderLoss):
         Li and Li, 2024, angle objective. https://arxiv.org/abs/2309.12871
 
     Example:
+        >>> import torch
+        >>> from sbert.losses import AnglELoss
         >>> second = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
         >>> AnglELoss(temperature=1.0)(torch.eye(2), second, labels=torch.tensor([5.0, 2.0])).round(decimals=4)
         tensor(0.6931)
@@ -183,6 +189,8 @@ class SoftmaxLoss(LossModule):
         Conneau et al., 2017, section 3.1. https://arxiv.org/abs/1705.02364
 
     Example:
+        >>> import torch
+        >>> from sbert.losses import SoftmaxLoss
         >>> loss = SoftmaxLoss(dim=2, classes=3)
         >>> loss(torch.eye(2), torch.ones(2, 2), labels=torch.tensor([0, 2])).shape
         torch.Size([])
@@ -217,6 +225,8 @@ class SoftmaxLoss(LossModule):
             ValueError: If the dimension of the vectors is not ``dim``.
 
         Example:
+            >>> import torch
+            >>> from sbert.losses import SoftmaxLoss
             >>> SoftmaxLoss(dim=2, classes=3).scores(torch.eye(2), torch.eye(2)).shape
             torch.Size([2, 3])
         """
@@ -255,6 +265,8 @@ class GlobalOrthogonalRegularizationLoss(LossModule):
         Zhang et al., 2017 (global orthogonal regularization). https://arxiv.org/abs/1708.06320
 
     Example:
+        >>> import torch
+        >>> from sbert.losses import GlobalOrthogonalRegularizationLoss
         >>> GlobalOrthogonalRegularizationLoss()(torch.ones(2, 4))
         tensor(1.7500)
     """

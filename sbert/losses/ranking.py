@@ -98,6 +98,8 @@ class MultipleNegativesRankingLoss(LossModule):
         Schechter Vera et al., 2025 (EmbeddingGemma). https://arxiv.org/abs/2509.20354
 
     Example:
+        >>> import torch
+        >>> from sbert.losses import MultipleNegativesRankingLoss
         >>> anchor = torch.eye(2)
         >>> MultipleNegativesRankingLoss(temperature=1.0)(anchor, anchor).round(decimals=4)
         tensor(0.3133)
@@ -230,6 +232,8 @@ class ContrastiveTensionLoss(LossModule):
         Radford et al., 2021, figure 3 (both directions in the batch, t trained). https://arxiv.org/abs/2103.00020
 
     Example:
+        >>> import torch
+        >>> from sbert.losses import ContrastiveTensionLoss
         >>> loss = ContrastiveTensionLoss(temperature=1.0)
         >>> loss(torch.cat([torch.eye(2), torch.eye(2)], 1)).round(decimals=4).detach()
         tensor(0.3133)
@@ -274,6 +278,8 @@ class MegaBatchMarginLoss(LossModule):
         https://aclanthology.org/P18-1042
 
     Example:
+        >>> import torch
+        >>> from sbert.losses import MegaBatchMarginLoss
         >>> MegaBatchMarginLoss()(torch.eye(2), torch.eye(2))
         tensor(0.)
         >>> MegaBatchMarginLoss()(torch.eye(2), torch.ones(2, 2)).round(decimals=4)

@@ -46,6 +46,8 @@ class BinaryCrossEntropyLoss(_ScoreLoss):
         https://doi.org/10.1111/j.2517-6161.1952.tb00104.x
 
     Example:
+        >>> import torch
+        >>> from sbert.losses import BinaryCrossEntropyLoss
         >>> BinaryCrossEntropyLoss()(torch.zeros(2, 1), labels=torch.tensor([1.0, 0.0])).round(decimals=4)
         tensor(0.6931)
     """
@@ -81,6 +83,9 @@ class SquaredErrorLoss(_ScoreLoss):
         https://arxiv.org/abs/1908.10084
 
     Example:
+        >>> import torch
+        >>> from torch import nn
+        >>> from sbert.losses import SquaredErrorLoss
         >>> SquaredErrorLoss()(torch.tensor([[1.0], [3.0]]), labels=torch.tensor([1.0, 1.0]))
         tensor(2.)
         >>> SquaredErrorLoss(nn.Sigmoid())(torch.zeros(1, 1), labels=torch.tensor([1.0]))
@@ -124,6 +129,8 @@ class CrossEntropyLoss(_ScoreLoss):
         Devlin et al., 2019, section 4.1 (sentence pairs of GLUE). https://arxiv.org/abs/1810.04805
 
     Example:
+        >>> import torch
+        >>> from sbert.losses import CrossEntropyLoss
         >>> CrossEntropyLoss(classes=2)(torch.zeros(3, 2), labels=torch.tensor([0, 1, 1])).round(decimals=4)
         tensor(0.6931)
     """

@@ -79,7 +79,8 @@ class MatryoshkaLoss(_Combination):
         Kusupati et al., 2022, equation 1. https://arxiv.org/abs/2205.13147
 
     Example:
-        >>> from sbert.losses import CosineSimilarityLoss
+        >>> import torch
+        >>> from sbert.losses import CosineSimilarityLoss, MatryoshkaLoss
         >>> loss = MatryoshkaLoss(CosineSimilarityLoss(), dims=[2, 1])
         >>> loss(torch.ones(1, 2), torch.tensor([[1.0, -1.0]]), labels=torch.tensor([1.0]))
         tensor(1.)
@@ -135,7 +136,8 @@ class WeightedSum(_Combination):
         TypeError: If a loss is not callable, or no loss takes an extra that was passed.
 
     Example:
-        >>> from sbert.losses import AnglELoss, CosineSimilarityLoss
+        >>> import torch
+        >>> from sbert.losses import AnglELoss, CosineSimilarityLoss, WeightedSum
         >>> loss = WeightedSum((CosineSimilarityLoss(), 2.0), (AnglELoss(), 1.0))
         >>> loss(torch.eye(2), torch.eye(2), labels=torch.tensor([1.0, 0.5]))
         tensor(0.9431)

@@ -28,6 +28,8 @@ class Normalize(nn.Module):
         Input: (rows, dim). Output: (rows, dim).
 
     Example:
+        >>> import torch
+        >>> from sbert import Normalize
         >>> Normalize()(torch.tensor([[3.0, 4.0]]))
         tensor([[0.6000, 0.8000]])
     """
@@ -55,6 +57,8 @@ class Dense(nn.Module):
         ValueError: If the activation is unknown.
 
     Example:
+        >>> import torch
+        >>> from sbert import Dense
         >>> Dense(384, 128)(torch.zeros(2, 384)).shape
         torch.Size([2, 128])
     """
@@ -96,6 +100,8 @@ class LayerNorm(nn.Module):
         Ba et al., 2016. https://arxiv.org/abs/1607.06450
 
     Example:
+        >>> import torch
+        >>> from sbert import LayerNorm
         >>> LayerNorm(2)(torch.tensor([[1.0, 3.0]]))
         tensor([[-1.0000,  1.0000]], grad_fn=<NativeLayerNormBackward0>)
     """
@@ -119,6 +125,8 @@ class Dropout(nn.Dropout):
         Input: (rows, dim). Output: (rows, dim).
 
     Example:
+        >>> import torch
+        >>> from sbert import Dropout
         >>> Dropout(0.5).eval()(torch.ones(1, 2))
         tensor([[1., 1.]])
     """

@@ -29,6 +29,8 @@ class LSTM(nn.Module):
         Conneau et al., 2017, section 3.2 (BiLSTM with max pooling). https://arxiv.org/abs/1705.02364
 
     Example:
+        >>> import torch
+        >>> from sbert import LSTM, TokenEmbeddings
         >>> tokens = TokenEmbeddings(torch.zeros(3, 8), torch.tensor([0, 2, 3]))
         >>> LSTM(8, 4)(tokens).values.shape
         torch.Size([3, 8])

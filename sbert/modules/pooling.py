@@ -75,6 +75,11 @@ def register_pooling(name: str) -> Callable[[_Function], _Function]:
         ValueError: If another mode has this name.
 
     Example:
+        >>> import torch
+        >>> from torch import Tensor
+        >>> from sbert import Pooling, TokenEmbeddings, register_pooling
+        >>> from sbert.functional import segment_sum
+        >>> from sbert.modules.pooling import POOLINGS
         >>> @register_pooling("sum")
         ... def total(tokens: TokenEmbeddings) -> Tensor:
         ...     return segment_sum(tokens.values, tokens.offsets)
@@ -121,6 +126,8 @@ class Pooling(nn.Module):
         Muennighoff, 2022, section 4.1 (weightedmean). https://arxiv.org/abs/2202.08904
 
     Example:
+        >>> import torch
+        >>> from sbert import Pooling, TokenEmbeddings
         >>> tokens = TokenEmbeddings(torch.tensor([[1.0], [3.0], [5.0]]), torch.tensor([0, 2, 3]))
         >>> Pooling(["mean", "max"])(tokens)
         tensor([[2., 3.],

@@ -44,6 +44,9 @@ def register_module(kind: _ModuleClass) -> _ModuleClass:
         ValueError: If a class of the library or another registered class has this name.
 
     Example:
+        >>> import torch
+        >>> from torch import nn
+        >>> from sbert import register_module
         >>> @register_module
         ... class Scale(nn.Module):
         ...     def __init__(self, factor: float = 1.0) -> None:

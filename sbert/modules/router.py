@@ -28,11 +28,11 @@ class Router(nn.Module):
         https://sbert.net/docs/package_reference/sentence_transformer/models.html
 
     Example:
-        >>> from sbert import Normalize, Pooling, SentenceEncoder, Transformer
-        >>> first, both = [Transformer(minilm), Pooling("cls")], [Transformer(minilm), Pooling("mean")]
+        >>> from sbert import Normalize, Pooling, Router, SentenceEncoder, Transformer
+        >>> first, both = [Transformer("sbert-mini"), Pooling("cls")], [Transformer("sbert-mini"), Pooling("mean")]
         >>> model = SentenceEncoder(Router({"query": first, "document": both}), Normalize())
         >>> model.encode_query("Who sleeps?").shape
-        (384,)
+        (256,)
         >>> model.route("query")[1].modes
         ('cls',)
     """

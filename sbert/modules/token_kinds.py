@@ -49,6 +49,7 @@ def _weigh(text: str) -> float:
     A letter that begins a word may be the whole word: "и и". What counts is a letter inside a word: "лл".
 
     Example:
+        >>> from sbert.modules.token_kinds import _weigh
         >>> [_weigh(text) for text in ("##aa", "cat cat", "##лл", "и и", "она она", "..", "\ufffd\ufffd")]
         [-1, -1, 1, 0, -2, 0, 0.25]
     """

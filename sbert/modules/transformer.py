@@ -50,10 +50,10 @@ class Transformer(Tokenizing, nn.Module):
         ValueError: If a file of the folder is damaged, or ``max_seq_length`` is too large for the model.
 
     Example:
-        >>> from sbert import Normalize, Pooling, SentenceEncoder
-        >>> model = SentenceEncoder(Transformer(minilm), Pooling("mean"), Normalize())
+        >>> from sbert import Normalize, Pooling, SentenceEncoder, Transformer
+        >>> model = SentenceEncoder(Transformer("sbert-mini"), Pooling("mean"), Normalize())
         >>> model.encode("A sentence.").shape
-        (384,)
+        (256,)
     """
 
     @known_arguments

@@ -42,7 +42,9 @@ class StaticEmbedding(Tokenizing, nn.Module):
         Tulkens and van Dongen, 2024, Model2Vec. https://github.com/MinishLab/model2vec
 
     Example:
+        >>> import torch
         >>> from tokenizers import Tokenizer, models, pre_tokenizers
+        >>> from sbert import StaticEmbedding
         >>> tokenizer = Tokenizer(models.WordLevel({"<unk>": 0, "red": 1, "fox": 2}, unk_token="<unk>"))
         >>> tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
         >>> from sbert import SentenceEncoder
@@ -91,7 +93,8 @@ class WordEmbeddings(nn.Module):
         Pennington et al., 2014. https://aclanthology.org/D14-1162
 
     Example:
-        >>> from sbert import Pooling, SentenceEncoder
+        >>> import torch
+        >>> from sbert import Pooling, SentenceEncoder, WordEmbeddings
         >>> words = WordEmbeddings(["red", "fox"], torch.eye(2))
         >>> SentenceEncoder(words, Pooling("mean")).encode("The red, red Fox").round(2)
         array([0.67, 0.33], dtype=float32)
@@ -138,6 +141,7 @@ class WordEmbeddings(nn.Module):
 
         Example:
             >>> import tempfile
+            >>> from sbert import WordEmbeddings
             >>> with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
             ...     print("cat 0.5 1.0", file=file, flush=True)
             ...     words = WordEmbeddings.from_text_file(file.name)

@@ -1,33 +1,4 @@
-"""From texts to vectors, in one process or several.
-
-| you have | use |
-|---|---|
-| texts in memory | ``model.encode(texts)`` |
-| files larger than memory, hours of work | ``encode(..., out=)``: ``sbert.vector_files`` |
-| several GPUs or processors in a machine | ``model.pool(devices)`` |
-| several machines, Ray, Dask, Spark | ``sbert.vector_files`` |
-| many clients, one text each | ``model.batcher()`` |
-
-## Several devices in one machine
-
->>> with model.pool(["cpu", "cpu"]) as pool:  # or ["cuda:0", "cuda:1"]; the workers stay until the block ends
-...     pool.encode(["A cat sleeps.", "Taxes rise."]).shape
-(2, 384)
-
-Workers take texts by demand, so a slow device does not hold up the others; one that dies is replaced, and its texts are
-encoded once more. For one call, ``encode(texts, device=["cuda:0", "cuda:1"])`` and ``sbert encode --devices`` do
-the same. Pools are tested with processes on a CPU, and models on two GPUs of one process by simulation; a pool of real
-GPUs has not been tried.
-
-## Many clients
-
->>> with model.batcher(max_wait=0.002) as batcher:  # requests that come at the same time share a batch
-...     batcher.encode("A cat sleeps.").shape  # from any thread; ``await batcher.aencode(text)`` in a coroutine
-(384,)
-
-``examples/serve.py`` is a server with OpenAI's ``/v1/embeddings`` over it.
-
-## The steps of a call
+"""From texts to vectors, in one process or several. The guide to encoding is ``guide.md`` in this folder.
 
 ``SentenceEncoder.encode`` and ``CrossEncoder.predict`` are calls of this package, as data through functions:
 

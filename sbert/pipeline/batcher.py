@@ -97,10 +97,12 @@ class Batcher(AbstractContextManager["Batcher"]):
 
     Example:
         >>> from concurrent.futures import ThreadPoolExecutor
+        >>> from sbert import SentenceEncoder
+        >>> model = SentenceEncoder()
         >>> with model.batcher() as batcher, ThreadPoolExecutor(32) as threads:
         ...     vectors = list(threads.map(batcher.encode, ["One.", "Two.", "Three."] * 20))
         >>> len(vectors), vectors[0].shape, batcher.metrics.requests
-        (60, (384,), 60)
+        (60, (256,), 60)
     """
 
     def __init__(
@@ -118,10 +120,12 @@ class Batcher(AbstractContextManager["Batcher"]):
         """A future of ``encode``. Cancelled before its batch runs, it costs nothing.
 
         Example:
+            >>> from sbert import SentenceEncoder
+            >>> model = SentenceEncoder()
             >>> with model.batcher() as batcher:
             ...     future = batcher.submit(["One.", "Two."], normalize_embeddings=True)
             ...     future.result(timeout=60).shape
-            (2, 384)
+            (2, 256)
         """
         refused = sorted(set(options) & _REFUSED)
         if refused:
@@ -169,11 +173,14 @@ class Batcher(AbstractContextManager["Batcher"]):
         """``encode`` for coroutines: it blocks neither the event loop nor a thread. Cancelling it leaves the queue.
 
         Example:
+            >>> import asyncio
+            >>> from sbert import SentenceEncoder
+            >>> model = SentenceEncoder()
             >>> async def main():
             ...     with model.batcher() as batcher:
             ...         return await asyncio.gather(*map(batcher.aencode, ["One.", "Two.", "Three."]))
             >>> [vector.shape for vector in asyncio.run(main())]
-            [(384,), (384,), (384,)]
+            [(256,), (256,), (256,)]
         """
         return await asyncio.wrap_future(self.submit(sentences, **options))
 

@@ -42,6 +42,8 @@ def plan(
         lengths: (texts,). Output: arrays of indices into ``lengths``, each index once.
 
     Example:
+        >>> import numpy as np
+        >>> from sbert.pipeline.batching import plan
         >>> [batch.tolist() for batch in plan(np.array([3, 9, 3, 4]), batch_tokens=10)]
         [[1], [3, 0], [2]]
         >>> [batch.tolist() for batch in plan(np.array([3, 9, 3, 4]), batch_tokens=10, padded=12)]
@@ -73,6 +75,8 @@ def windows(texts: int, device: torch.device) -> list[slice]:
         device: Device of the model.
 
     Example:
+        >>> import torch
+        >>> from sbert.pipeline.batching import windows
         >>> [run.stop - run.start for run in windows(30_000, torch.device("cpu"))]
         [8192, 8192, 8192, 5424]
     """

@@ -38,7 +38,9 @@ def choose_prompt(model: Any, name: str | None = None, text: str | None = None) 
         ValueError: If both are given, or the model has no prompt of this name.
 
     Example:
-        >>> choose_prompt(SentenceEncoder(minilm, prompts={"query": "query: "}), "query")
+        >>> from sbert import SentenceEncoder
+        >>> from sbert.pipeline.model import choose_prompt
+        >>> choose_prompt(SentenceEncoder(prompts={"query": "query: "}), "query")
         'query: '
     """
     if name is not None and text is not None:
@@ -73,6 +75,9 @@ def set_up(
         ValueError: If there is no prompt of this name.
 
     Example:
+        >>> from sbert import SentenceEncoder
+        >>> from sbert.pipeline.model import choose_prompt, set_up
+        >>> model = SentenceEncoder()
         >>> set_up(model, {"query": "query: "}, "query", ({}, None))
         >>> choose_prompt(model)
         'query: '
@@ -173,6 +178,8 @@ class Methods:
             ValueError: As ``save``.
 
         Example:
+            >>> from sbert import SentenceEncoder
+            >>> model = SentenceEncoder()
             >>> model.push_to_hub("me/my-model")  # doctest: +SKIP
             'https://huggingface.co/me/my-model/commit/…'
         """

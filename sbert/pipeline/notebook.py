@@ -27,6 +27,7 @@ class Table(NamedTuple):
         rows: Values; floats are shown with four digits.
 
     Example:
+        >>> from sbert.pipeline.notebook import Table
         >>> Table(["rank", "text"], [(1, "A < B")])
         rank  text
         1     A < B
@@ -80,6 +81,8 @@ def tabulate_hits(
         scores, ids: (queries, k).
 
     Example:
+        >>> import numpy as np
+        >>> from sbert.pipeline.notebook import tabulate_hits
         >>> tabulate_hits(np.array([[0.9]], np.float32), np.array([[1]]), ["A dog.", "A cat."], ["Who sleeps?"])
         query        rank  score   id  text
         Who sleeps?  1     0.9000  1   A cat.

@@ -54,6 +54,8 @@ def calibrate(vectors: Vectors) -> npt.NDArray[np.float32]:
         ValueError: If there are fewer than two rows, or a value is NaN or infinite.
 
     Example:
+        >>> import numpy as np
+        >>> from sbert.search import calibrate
         >>> calibrate(np.array([[0.0, 1.0], [0.5, -1.0]])).tolist()
         [[0.0, -1.0], [0.5, 1.0]]
     """
@@ -107,6 +109,8 @@ def quantize(vectors: Array | Tensor, precision: str, ranges: npt.ArrayLike | No
             above 65504 (the message names its row).
 
     Example:
+        >>> import torch
+        >>> from sbert.search import quantize
         >>> quantize(torch.tensor([[0.5, -1.0, 2.0, 0.0, 0.0, 0.0, 0.0, 1.0]]), "ubinary")
         tensor([[161]], dtype=torch.uint8)
         >>> quantize(torch.tensor([[0.5, -1.0]]), "int8", ranges=[[0, -1], [1, 1]])
@@ -160,6 +164,8 @@ def dequantize(
         ValueError: If the precision is unknown or does not match the codes, or the ranges or the dim are invalid.
 
     Example:
+        >>> import torch
+        >>> from sbert.search import dequantize
         >>> dequantize(torch.tensor([[-1, -128]], dtype=torch.int8), "int8", ranges=[[0, -1], [1, 1]]).round(decimals=2)
         tensor([[ 0.5000, -1.0000]])
         >>> dequantize(torch.tensor([[161]], dtype=torch.uint8), "ubinary", dim=3)

@@ -182,6 +182,8 @@ def activate(scores: Tensor, activation: ScoreActivation) -> Tensor:
             score, which is always 1.
 
     Example:
+        >>> import torch
+        >>> from sbert.pipeline.results import activate
         >>> activate(torch.zeros(2, 1), torch.sigmoid)
         tensor([0.5000, 0.5000])
     """

@@ -41,6 +41,8 @@ def name_model(name: str | None, path: Path) -> tuple[str, str]:
         path: The folder.
 
     Example:
+        >>> from pathlib import Path
+        >>> from sbert.saving.model_card import name_model
         >>> name_model(None, Path("cats/final"))
         ('cats', '("cats/final")')
         >>> name_model("me/cats", Path("/tmp/model"))

@@ -88,7 +88,9 @@ def mine_hard_negatives(
         Moreira et al., 2024, section 3 (margins). https://arxiv.org/abs/2407.15831
 
     Example:
+        >>> from sbert import SentenceEncoder
         >>> from sbert.search import mine_hard_negatives
+        >>> model = SentenceEncoder()
         >>> pairs = [("Who naps on the sofa?", "A cat naps on the sofa.")]
         >>> mine_hard_negatives(model, pairs, ["The sofa is new.", "Taxes rise."])[0]["negative"]
         'The sofa is new.'
@@ -237,8 +239,9 @@ def score_lists(
         Hofstätter et al., 2020 (margins). https://arxiv.org/abs/2010.02666
 
     Example:
+        >>> from sbert import CrossEncoder
         >>> from sbert.search import score_lists
-        >>> teacher = CrossEncoder(minilm, classes=1)
+        >>> teacher = CrossEncoder("sbert-mini", classes=1)
         >>> rows = [{"anchor": "Who naps?", "positive": "A cat naps.", "negatives": ["Taxes rise.", "It rains."]}]
         >>> scored = list(score_lists(teacher, rows, as_margins=True))
         >>> list(scored[0]), len(scored[0]["labels"])

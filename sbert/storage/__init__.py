@@ -7,8 +7,8 @@ step (``sbert.storage.atomic``).
 >>> import tempfile
 >>> from pathlib import Path
 >>> from sbert.storage.atomic import write_text
->>> path = Path(tempfile.mkdtemp(), "note.txt")
->>> write_text(path, "complete")
->>> path.read_text()
+>>> with tempfile.TemporaryDirectory() as folder:
+...     write_text(Path(folder, "note.txt"), "complete")
+...     Path(folder, "note.txt").read_text()
 'complete'
 """

@@ -35,6 +35,7 @@ class Lock:
         delays_forks: Whether a fork waits until no other thread holds the lock.
 
     Example:
+        >>> from sbert.storage.processes import Lock
         >>> lock = Lock()
         >>> with lock, lock:
         ...     print("held")

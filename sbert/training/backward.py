@@ -209,8 +209,10 @@ def backward(
         https://arxiv.org/abs/2101.06983
 
     Example:
+        >>> from sbert import SentenceEncoder
+        >>> from sbert.training import Signature, TrainingBatch, backward
         >>> def loss(anchor, positive): return (anchor - positive).square().sum()
-        >>> encoder = SentenceEncoder(minilm)
+        >>> encoder = SentenceEncoder()
         >>> batch = TrainingBatch.of(encoder, [("A cat.", "A kitten.")], Signature.of(loss))
         >>> backward(encoder, loss, batch).shape
         torch.Size([])

@@ -259,6 +259,8 @@ def turns(counts: Sequence[float], mix: str | Sequence[float], generator: np.ran
         generator: Source of the random order.
 
     Example:
+        >>> import numpy as np
+        >>> from sbert.training.batches import turns
         >>> list(turns([3, 2], "round_robin", np.random.default_rng(0)))
         [0, 1, 0, 1]
         >>> sorted(turns([3, 2], "proportional", np.random.default_rng(0)))

@@ -61,12 +61,15 @@ class Callback:
     run goes on as if it had not been stopped; what changes in ``on_save`` is in the next one.
 
     Example:
+        >>> import torch
+        >>> from sbert import SentenceEncoder, Trainer
+        >>> from sbert.training import Callback
         >>> class Print(Callback):
         ...     def on_step(self, progress):
         ...         print(progress.step, "of", progress.total)
         >>> rows = [("A cat sleeps.", "A kitten naps."), ("Taxes rise.", "Taxes go up.")]
         >>> def loss(anchor, positive): return 1 - torch.cosine_similarity(anchor, positive).mean()
-        >>> trainer = Trainer(SentenceEncoder(minilm), rows, loss, callbacks=[Print()])
+        >>> trainer = Trainer(SentenceEncoder(), rows, loss, callbacks=[Print()])
         >>> _ = trainer.fit(show_progress_bar=False)
         1 of 1
     """
@@ -104,6 +107,7 @@ class EarlyStopping(Callback):
         patience: Number of evaluations in a row without an improvement after which the run ends.
 
     Example:
+        >>> from sbert.training import EarlyStopping
         >>> EarlyStopping(patience=3).patience
         3
     """
@@ -171,6 +175,7 @@ class TensorBoard(_Tracker):
         folder: Where to write. Default: ``tensorboard`` in the output folder.
 
     Example:
+        >>> from sbert.training import TensorBoard
         >>> TensorBoard("runs/first").folder
         'runs/first'
     """
@@ -204,6 +209,7 @@ class WandB(_Tracker):
         options: Arguments of ``wandb.init``, such as ``project``, ``name`` and ``mode="offline"``.
 
     Example:
+        >>> from sbert.training import WandB
         >>> WandB(project="cats", mode="offline").options["project"]
         'cats'
     """

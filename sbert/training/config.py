@@ -116,6 +116,7 @@ class TrainingConfig:
         ValueError: If a value is out of range, or unknown.
 
     Example:
+        >>> from sbert import TrainingConfig
         >>> TrainingConfig(epochs=2, batch_size=64, chunk_tokens=4096).learning_rate
         2e-05
     """

@@ -188,6 +188,7 @@ def cell(value: object, limit: int = _CHARACTERS) -> str:
     r"""A value as text in a Markdown table: on one line, without markup, and not longer than the limit.
 
     Example:
+        >>> from sbert.training.report import cell
         >>> cell("a | b\n<b>c</b>")
         'a &#124; b &lt;b&gt;c&lt;/b&gt;'
     """

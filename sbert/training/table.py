@@ -38,6 +38,8 @@ def read_columns(
         ValueError: If rows differ in what they have.
 
     Example:
+        >>> from sbert.training import Signature
+        >>> from sbert.training.table import Layout, read_columns
         >>> loss = Signature.of(lambda anchor, *negatives: 0)
         >>> read_columns([("A cat.", ["Taxes.", "Rain."])], Layout((0, 1), width=2), loss, "texts", "data")[0]
         [['A cat.'], ['Taxes.'], ['Rain.']]
@@ -158,6 +160,7 @@ def as_row_data(values: Sequence[Any]) -> Tensor | list[Any]:
         Output: (rows,) or (rows, ...), int64 or bool if no number is a fraction; or a list of the rows' values.
 
     Example:
+        >>> from sbert.training.table import as_row_data
         >>> as_row_data([[0.5, 1], [2, 3]]).shape
         torch.Size([2, 2])
         >>> as_row_data(["q1", "q7"]), as_row_data([[1], [1, 2]])
@@ -212,6 +215,8 @@ def find_layout(
         ValueError: If the row does not fit the loss; the message shows the columns of both.
 
     Example:
+        >>> from sbert.training import Signature
+        >>> from sbert.training.table import find_layout
         >>> loss = Signature.of(lambda anchor, positive, *negatives: 0)
         >>> find_layout({"positive": "a", "anchor": "b", "negative_1": "c"}, loss, None, None).columns
         ['anchor', 'positive', 'negative_1']

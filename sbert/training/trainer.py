@@ -67,8 +67,10 @@ class Trainer:
         Reimers and Gurevych, 2019, section 3.1 (the settings). https://arxiv.org/abs/1908.10084
 
     Example:
+        >>> import torch
+        >>> from sbert import SentenceEncoder, Trainer, TrainingConfig
         >>> def loss(anchor, positive): return 1 - torch.cosine_similarity(anchor, positive).mean()
-        >>> encoder = SentenceEncoder(minilm)
+        >>> encoder = SentenceEncoder()
         >>> rows = [("A cat sleeps.", "A kitten naps."), ("Taxes rise.", "Taxes go up.")]
         >>> history = Trainer(encoder, rows, loss, TrainingConfig(steps=2)).fit(show_progress_bar=False)
         >>> history[-1]["step"]
@@ -184,9 +186,10 @@ class Trainer:
             ValueError: If the sampler makes no batch of a data set.
 
         Example:
+            >>> from sbert import SentenceEncoder, Trainer
             >>> rows = [("A cat sleeps.", "A kitten naps."), ("Taxes rise.", "Taxes go up.")]
             >>> loss = lambda anchor, positive: (anchor - positive).square().mean()
-            >>> [(name, len(batch)) for name, batch in Trainer(SentenceEncoder(minilm), rows, loss).epoch(0)]
+            >>> [(name, len(batch)) for name, batch in Trainer(SentenceEncoder(), rows, loss).epoch(0)]
             [('data', 2)]
         """
         return [(name, rows) for name, rows, _ in self.batches.plan(epoch)]
@@ -215,6 +218,7 @@ class Trainer:
                 all checkpoints are damaged.
 
         Example:
+            >>> from sbert import SentenceEncoder, Trainer, TrainingConfig
             >>> from sbert.losses import CosineSimilarityLoss
             >>> rows = [("A cat sleeps.", "A kitten naps.", 0.9), ("A cat sleeps.", "Taxes rise.", 0.0)]
             >>> trainer = Trainer(SentenceEncoder(), rows, CosineSimilarityLoss(), TrainingConfig(steps=2))

@@ -123,6 +123,7 @@ class TrainingData:
             loss. If there are no rows. If the loss rejects a label; the message names the row.
 
     Example:
+        >>> from sbert.training import TrainingData
         >>> rows = TrainingData([("A cat.", "A kitten.", 1), ("A cat.", "Taxes.", 0)], lambda first, second, labels: 0)
         >>> len(rows), rows.texts(1), rows.labels.tolist()
         (2, ('A cat.', 'Taxes.'), [1, 0])
@@ -303,10 +304,11 @@ class ParquetRows:
 
     Example:
         >>> import tempfile, pyarrow, pyarrow.parquet
-        >>> folder = tempfile.mkdtemp()
+        >>> from sbert.training import ParquetRows
         >>> table = pyarrow.table({"anchor": ["A cat."], "positive": ["A kitten."], "id": [1]})
-        >>> pyarrow.parquet.write_table(table, f"{folder}/0.parquet")
-        >>> list(ParquetRows(folder, ["anchor", "positive"]))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     pyarrow.parquet.write_table(table, f"{folder}/0.parquet")
+        ...     list(ParquetRows(folder, ["anchor", "positive"]))
         [{'anchor': 'A cat.', 'positive': 'A kitten.'}]
     """
 

@@ -368,6 +368,8 @@ def rate_factor(config: TrainingConfig, step: int, total: int) -> float:
     """The factor of all learning rates at a step, counted from 0, in a run of ``total`` steps.
 
     Example:
+        >>> from sbert import TrainingConfig
+        >>> from sbert.training.training_run import rate_factor
         >>> config = TrainingConfig(warmup=0.4)
         >>> [round(rate_factor(config, step, 5), 3) for step in range(5)]
         [0.5, 1.0, 1.0, 0.667, 0.333]

@@ -148,6 +148,7 @@ def match_names(patterns: Iterable[str], names: Sequence[str], setting: str) -> 
         ValueError: If a pattern matches no name; the message lists some names.
 
     Example:
+        >>> from sbert.training.weights import match_names
         >>> match_names(["0.*", "*.bias"], ["0.weight", "0.bias", "1.weight"], "freeze")
         {'0.weight': '0.*', '0.bias': '*.bias'}
     """

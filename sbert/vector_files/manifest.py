@@ -275,6 +275,8 @@ def shard_of(path: Path, shard: Shard) -> Path:
     """The file of a shard.
 
     Example:
+        >>> from pathlib import Path
+        >>> from sbert.vector_files.manifest import shard_of
         >>> shard_of(Path("vectors.npy"), (3, 16)).name
         'vectors-00003-of-00016.npy'
     """

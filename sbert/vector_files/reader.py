@@ -35,6 +35,7 @@ def rows_of_shard(rows: int, shard: Shard, stripe: int = STRIPE) -> int:
     """Number of rows of a shard.
 
     Example:
+        >>> from sbert.vector_files.reader import rows_of_shard
         >>> [rows_of_shard(5000, (part, 3)) for part in range(3)]
         [2048, 1928, 1024]
     """

@@ -56,11 +56,14 @@ def merge(path: str | os.PathLike[str], overwrite: bool = False) -> Path:
 
     Example:
         >>> import tempfile
+        >>> from sbert import SentenceEncoder
+        >>> from sbert.vector_files import VectorFiles, merge
+        >>> model = SentenceEncoder()
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     for index in range(2):
         ...         _ = model.encode(["One.", "Two."], out=f"{folder}/vectors.npy", shard=(index, 2))
         ...     VectorFiles([merge(f"{folder}/vectors.npy")]).shape
-        (2, 384)
+        (2, 256)
     """
     whole = output_of(path)
     number = _number_of_shards(whole)

@@ -46,6 +46,7 @@ def training_curves(history: _Entries, path: Path = None, ax: Axes | None = None
             evaluation has the metric.
 
     Example:
+        >>> from sbert.visualization import training_curves
         >>> history = [{"step": 10, "loss": 0.7, "learning_rate": 2e-5}, {"step": 20, "loss": 0.4, "learning_rate": 0}]
         >>> figure = training_curves([*history, {"step": 20, "evaluation": {"spearman": 0.8}}])
         >>> sorted(axis.get_ylabel() for axis in figure.axes)

@@ -33,6 +33,7 @@ def new_figure(path: Path = None, ax: Axes | None = None) -> Figure:
         ValueError: If matplotlib has no format with this file extension.
 
     Example:
+        >>> from sbert.visualization.drawing import new_figure
         >>> new_figure("curves.png").axes
         []
     """
@@ -62,6 +63,7 @@ def new_axes(figure: Figure, ax: Axes | None, width: float, height: float) -> An
     """The axes to draw into: those of the caller, or the only ones of ``figure``, which gets this size in inches.
 
     Example:
+        >>> from sbert.visualization.drawing import new_axes, new_figure
         >>> figure = new_figure()
         >>> new_axes(figure, None, 8, 4) is figure.axes[0]
         True
@@ -76,6 +78,7 @@ def save_figure(figure: Figure, path: Path) -> Figure:
     """Save the figure with all of its labels, if there is a path; return it.
 
     Example:
+        >>> from sbert.visualization.drawing import new_figure, save_figure
         >>> save_figure(new_figure(), None).axes
         []
     """
@@ -88,6 +91,7 @@ def style_of(number: int) -> dict[str, Any]:
     """How to draw line ``number``: the first 20 differ in more than their colour, and show where they coincide.
 
     Example:
+        >>> from sbert.visualization.drawing import style_of
         >>> style_of(0)
         {'color': '#4890ff', 'marker': 'o', 'linestyle': '-'}
     """

@@ -13,6 +13,7 @@ class NotebookFigure(Figure):
     It is not registered in ``matplotlib.pyplot``, so it is displayed once, and freed with its last reference.
 
     Example:
+        >>> from sbert.visualization.figure import NotebookFigure
         >>> NotebookFigure(figsize=(1, 1))._repr_png_()[:4]
         b'\x89PNG'
     """

@@ -70,6 +70,9 @@ def similarity_heatmap(
         ValueError: If the image format is unknown, or the scores are not finite or have another shape.
 
     Example:
+        >>> from sbert import SentenceEncoder
+        >>> from sbert.visualization import similarity_heatmap
+        >>> model = SentenceEncoder()
         >>> figure = similarity_heatmap(["A cat sleeps.", "A kitten naps.", "Taxes rise."], model)
         >>> [label.get_text() for label in figure.axes[0].get_yticklabels()]
         ['A cat sleeps.', 'A kitten naps.', 'Taxes rise.']

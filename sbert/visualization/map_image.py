@@ -72,6 +72,9 @@ def corpus_map(
             fewer labels or texts than vectors.
 
     Example:
+        >>> from sbert import SentenceEncoder
+        >>> from sbert.visualization import corpus_map
+        >>> model = SentenceEncoder()
         >>> vectors = model.encode(["A cat sleeps.", "A kitten naps.", "Taxes rise."])
         >>> figure = corpus_map(vectors, labels=["pets", "pets", "money"])
         >>> [text.get_text() for text in figure.axes[0].get_legend().get_texts()]

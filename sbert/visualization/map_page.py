@@ -79,6 +79,7 @@ def map_page(
             finite.
 
     Example:
+        >>> from sbert.visualization import Topics, map_page
         >>> page = map_page(["A cat.", "Taxes."], [[0.0, 0.0], [1.0, 0.5]], [Topics([0, 1], ["pets", "money"])])
         >>> "https" in page
         False
@@ -153,6 +154,7 @@ def parse_column(values: Sequence[Any]) -> npt.NDArray[Any]:
     What would look different as a number, such as an id with leading zeros or of more than 15 digits, is a string.
 
     Example:
+        >>> from sbert.visualization.map_page import parse_column
         >>> parse_column(["1", None, "2.5"]), parse_column(["007", None])
         (array([1. , nan, 2.5]), array(['007', ''], dtype=object))
     """

@@ -62,6 +62,7 @@ def nearest_neighbours(vectors: Vectors, count: int = _KEPT) -> Neighbours:
         vectors: (n, dim). Output: (n, count).
 
     Example:
+        >>> from sbert.visualization import nearest_neighbours
         >>> nearest_neighbours([[1.0, 0.0], [1.0, 0.2], [0.0, 1.0]], count=1).indices.tolist()
         [[1], [0], [1]]
     """
@@ -104,6 +105,8 @@ def project_vectors(
         Böhm et al., 2022 (equal attractions, and their factor). https://jmlr.org/papers/v23/21-0055.html
 
     Example:
+        >>> import numpy as np
+        >>> from sbert.visualization import project_vectors
         >>> project_vectors(np.array([[0.0, 0.0], [1.0, 0.0], [5.0, 0.0]]), method="pca").round(2).tolist()
         [[-2.0, 0.0], [-1.0, 0.0], [3.0, 0.0]]
     """
@@ -133,6 +136,7 @@ def choose_projection(rows: int) -> tuple[str, str | None]:
         The method, and the reason with the remedy if it is not t-SNE.
 
     Example:
+        >>> from sbert.visualization.projection import choose_projection
         >>> choose_projection(5)
         ('pca', 'fewer than 10 texts have no neighbourhoods that t-SNE could keep')
     """
@@ -163,6 +167,7 @@ def density_peaks(points: Vectors, labels: Labels, count: int) -> npt.NDArray[np
         none.
 
     Example:
+        >>> from sbert.visualization.projection import density_peaks
         >>> density_peaks([[0, 0], [0.1, 0], [0, 0.1], [5, 5], [9, 9]], [0, 0, 0, 1, -1], 3).tolist()
         [0, 3, -1]
     """

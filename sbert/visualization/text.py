@@ -18,6 +18,7 @@ def shorten(text: str, width: int) -> str:
     """The text on one line of at most ``width`` columns of a terminal: its first words, and … if there are more.
 
     Example:
+        >>> from sbert.visualization.text import shorten
         >>> shorten("The cat sleeps.", 8), shorten("고양이가 잔다.", 8)
         ('The cat…', '고양이…')
     """
@@ -33,6 +34,7 @@ def count_columns(text: str) -> int:
     """The columns of a terminal that a text takes: two for wide characters, none for marks and for format characters.
 
     Example:
+        >>> from sbert.visualization.text import count_columns
         >>> count_columns("cat"), count_columns("고양이"), count_columns("cafe\u0301")
         (3, 6, 4)
     """
@@ -49,6 +51,7 @@ def choose_fonts(texts: Iterable[str]) -> tuple[list[str], list[str]]:
     A character that no font has becomes □, and one warning names its script and packages with fonts.
 
     Example:
+        >>> from sbert.visualization.text import choose_fonts
         >>> choose_fonts(["A cat."])
         (['A cat.'], ['DejaVu Sans'])
     """

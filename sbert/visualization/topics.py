@@ -39,6 +39,7 @@ class Topics(NamedTuple):
         """The name of the topic of each text, None for no topic.
 
         Example:
+            >>> from sbert.visualization import Topics
             >>> Topics([0, -1], ["cats"]).of_each()
             ['cats', None]
         """
@@ -73,6 +74,8 @@ def find_topics(
         Ward, 1963. https://doi.org/10.1080/01621459.1963.10500845
 
     Example:
+        >>> import numpy as np
+        >>> from sbert.visualization import find_topics
         >>> vectors = np.eye(2)[[0] * 20 + [1] * 20]
         >>> topics = find_topics(["a cat"] * 20 + ["income taxes"] * 20, vectors, vectors, levels=[])
         >>> topics[0].names

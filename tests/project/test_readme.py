@@ -1,6 +1,6 @@
 """The README's own words run: all of its blocks, in order, in one empty folder, without a network.
 
-The longer guides are docstrings of packages, and run as doctests.
+Guides are pages of their own, which ``test_pages`` runs.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -87,25 +86,12 @@ def test_all_blocks_run_in_order_in_one_empty_folder_without_a_network(server: S
     assert {"map.html", "vectors.parquet", "results.csv"} <= {path.name for path in written}
 
 
-def guides() -> list[str]:
-    """The packages whose docstrings the README lists as guides."""
-    return re.findall(r"^\| \[(sbert[.\w]*)\]", README, re.MULTILINE)
-
-
-def test_the_readme_is_short_and_lists_every_guide() -> None:
-    import sbert
-
-    assert len(README.splitlines()) <= 150
-    listed = re.findall(r"^\| ``(sbert\.[\w.]+)`` \|", sbert.__doc__ or "", re.MULTILINE)
-    assert sorted(guides()) == sorted(["sbert", *listed])
-
-
 def test_every_argument_of_encode_is_explained() -> None:
     import inspect
 
     import sbert
 
-    explained = set(re.findall(r"`(\w+)=", (sbert.__doc__ or "").partition("## Prompts")[0]))
+    explained = set(re.findall(r"`(\w+)=", (ROOT / "sbert" / "pipeline" / "guide.md").read_text(encoding="utf-8")))
     # `device` belongs to the model; `convert_to_numpy` is what happens anyway.
     left_out = {"self", "sentences", "convert_to_numpy", "device"}
     assert set(inspect.signature(sbert.SentenceEncoder.encode).parameters) - left_out <= explained
@@ -119,8 +105,7 @@ def test_links_lead_to_files(page: Path) -> None:
 
 
 def test_files_and_programs_that_guides_name_exist() -> None:
-    texts = [import_module(name).__doc__ or "" for name in guides()]
-    texts += [page.read_text(encoding="utf-8") for page in PAGES]
+    texts = [page.read_text(encoding="utf-8") for page in [*PAGES, *ROOT.glob("sbert/**/guide.md")]]
     named = {name for text in texts for name in re.findall(r"\b(?:tests|examples|sbert)/[\w/]+\.(?:py|md)", text)}
     programs = {name for text in texts for name in re.findall(r"python -m ((?:tests|examples)[.\w]+)", text)}
     assert named

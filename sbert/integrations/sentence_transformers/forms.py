@@ -25,6 +25,7 @@ class SignatureAdapter:
         of: The class or function, after its module.
 
     Example:
+        >>> from sbert.integrations.sentence_transformers.forms import SignatureAdapter
         >>> adapter = SignatureAdapter("losses.CoSENTLoss")
         >>> adapter.signature
         <Signature (model, scale=20.0, similarity_fct='cosine')>
@@ -103,6 +104,8 @@ def similarity_name(similarity: Any) -> str:
         ValueError: If it is a function of another kind.
 
     Example:
+        >>> from sbert.integrations.sentence_transformers import SimilarityFunction
+        >>> from sbert.integrations.sentence_transformers.forms import similarity_name
         >>> similarity_name(SimilarityFunction.DOT_PRODUCT), similarity_name("cosine")
         ('dot', 'cosine')
     """

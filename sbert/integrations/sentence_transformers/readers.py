@@ -15,6 +15,7 @@ class InputExample:
     """A row of training data: its texts and its label.
 
     Example:
+        >>> from sbert.integrations.sentence_transformers import InputExample
         >>> InputExample(texts=["A cat.", "A kitten."], label=0.9).label
         0.9
     """
@@ -50,6 +51,7 @@ class DenoisingAutoEncoderDataset:
         noise_fn: What damages a text. Default: ``delete``.
 
     Example:
+        >>> from sbert.integrations.sentence_transformers.readers import DenoisingAutoEncoderDataset
         >>> DenoisingAutoEncoderDataset(["A cat sleeps."], str.upper)[0].texts
         ['A CAT SLEEPS.', 'A cat sleeps.']
     """

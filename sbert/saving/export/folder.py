@@ -118,9 +118,13 @@ def export(model: nn.Sequential, path: str | os.PathLike[str], format: str, dtyp
 
     Example:
         >>> import tempfile
+        >>> from pathlib import Path
+        >>> from sbert import SentenceEncoder
+        >>> from sbert.saving.export import export
+        >>> model = SentenceEncoder()
         >>> with tempfile.TemporaryDirectory() as parent:
-        ...     difference = export(model, f"{parent}/minilm", "torch-export")
-        ...     sorted(file.name for file in Path(parent, "minilm").iterdir())
+        ...     difference = export(model, f"{parent}/model", "torch-export")
+        ...     sorted(file.name for file in Path(parent, "model").iterdir())
         ['README.md', 'model.pt2', 'tokenizer.json']
         >>> difference < 1e-5
         True

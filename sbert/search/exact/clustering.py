@@ -60,6 +60,8 @@ def community_detection(vectors: Vectors, threshold: float = 0.75, min_community
         ValueError: If the threshold is not a cosine, or a value is NaN or infinite; the message names its row.
 
     Example:
+        >>> import numpy as np
+        >>> from sbert.search import community_detection
         >>> vectors = np.array([[1, 0], [0, 1], [0.9, 0.1], [0.8, 0.1], [0.1, 1]])
         >>> community_detection(vectors, threshold=0.9, min_community_size=2)
         [[0, 2, 3], [1, 4]]
@@ -141,6 +143,8 @@ def cluster(
         ValueError: If an argument does not fit the method, or a value is NaN or infinite; the message names its row.
 
     Example:
+        >>> import numpy as np
+        >>> from sbert.search import cluster
         >>> vectors = np.array([[1, 0], [0, 1], [0.9, 0.1], [0.8, 0.1], [0.1, 1]])
         >>> cluster(vectors, "community", threshold=0.9, min_community_size=2).tolist()
         [0, 1, 0, 0, 1]
@@ -208,6 +212,7 @@ def topic_words(texts: Iterable[str], labels: Iterable[int], top_k: int = 5) -> 
         Bartlett, 1936 (square roots of counts). https://doi.org/10.2307/2983678
 
     Example:
+        >>> from sbert.search import topic_words
         >>> texts = ["The cat sleeps.", "The cat naps here.", "Income taxes rise.", "They raise income taxes."]
         >>> topic_words(texts, [0, 0, 1, 1], top_k=1)
         {0: ['cat'], 1: ['income taxes']}

@@ -462,7 +462,9 @@ class Hits:
             queries: The queries; by default, they are numbered.
 
         Example:
+            >>> from sbert import SentenceEncoder
             >>> from sbert.search import semantic_search
+            >>> model = SentenceEncoder()
             >>> hits = semantic_search(model.encode("Who sleeps?"), model.encode(["Taxes.", "A cat naps."]), top_k=1)
             >>> hits.with_texts(["Taxes.", "A cat naps."], "Who sleeps?").rows[0][-1]
             'A cat naps.'

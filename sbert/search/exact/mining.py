@@ -44,6 +44,8 @@ class SimilarPairs:
         second: (pairs,) int64; ``second[i] > first[i]``.
 
     Example:
+        >>> import numpy as np
+        >>> from sbert.search import paraphrase_mining
         >>> pairs = paraphrase_mining(np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]]), max_pairs=2)
         >>> for score, first, second in pairs:
         ...     print(f"{score:.1f} {first} {second}")
@@ -91,6 +93,8 @@ def most_similar_pair(vectors: Vectors, *, similarity: str = "cosine") -> Simila
         ValueError: If there are fewer than two vectors, or a value is NaN or infinite; the message names its row.
 
     Example:
+        >>> import numpy as np
+        >>> from sbert.search import most_similar_pair
         >>> most_similar_pair(np.array([[1.0, 0.0], [0.0, 1.0], [1.2, 1.6]], np.float32))
         SimilarPair(score=0.800000011920929, first=1, second=2)
     """
@@ -132,6 +136,10 @@ def paraphrase_mining(
         ValueError: If a value is NaN or infinite (the message names its row), or an argument is out of range.
 
     Example:
+        >>> import numpy as np
+        >>> from sbert import SentenceEncoder
+        >>> from sbert.search import paraphrase_mining
+        >>> model = SentenceEncoder()
         >>> pairs = paraphrase_mining(np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]]), max_pairs=2)
         >>> pairs.scores.round(4), pairs.first.tolist(), pairs.second.tolist()
         (array([0.8, 0.6], dtype=float32), [1, 0], [2, 2])

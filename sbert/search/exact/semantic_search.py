@@ -74,6 +74,8 @@ def semantic_search(
         Shakir et al., 2024 (binary codes and rescoring). https://huggingface.co/blog/embedding-quantization
 
     Example:
+        >>> import numpy as np
+        >>> from sbert.search import semantic_search
         >>> corpus = np.array([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]])
         >>> hits = semantic_search(np.array([0.0, 2.0]), corpus, top_k=2)
         >>> hits.scores.round(4), hits.indices

@@ -237,6 +237,8 @@ def _top_positions(scores: npt.NDArray[np.float32], k: int) -> npt.NDArray[np.in
     """The positions of the k greatest scores, in decreasing order; of equal scores, the first.
 
     Example:
+        >>> import numpy as np
+        >>> from sbert.search.index.bm25 import _top_positions
         >>> _top_positions(np.array([1, 3, 2, 3, 3], np.float32), 2).tolist()
         [1, 3]
     """
@@ -277,6 +279,7 @@ def words_of(text: str) -> list[str]:
     """The words of a text in lower case; of scripts without spaces, all pairs of adjacent characters.
 
     Example:
+        >>> from sbert.search.index.bm25 import words_of
         >>> words_of("Naïve café, ＡＢＣ-12: हिन्दी")
         ['naïve', 'café', 'abc', '12', 'हिन्दी']
         >>> words_of("猫 東京都 고양이")
@@ -311,6 +314,8 @@ def choose_language(language: str | None, model: Any) -> str | None:
         ValueError: As of ``BM25``.
 
     Example:
+        >>> from sbert import SentenceEncoder
+        >>> from sbert.search.index.bm25 import choose_language
         >>> choose_language("auto", SentenceEncoder()), choose_language(None, SentenceEncoder())
         ('english', None)
     """
@@ -349,6 +354,7 @@ def terms_of(text: str, language: str | None) -> list[str]:
         ValueError: If the language is unknown.
 
     Example:
+        >>> from sbert.search.index.bm25 import terms_of
         >>> terms_of("The cats are sleeping.", "english")
         ['cat', 'sleep']
     """

@@ -58,6 +58,8 @@ def fuse(
         https://doi.org/10.1145/1571941.1572114
 
     Example:
+        >>> import numpy as np
+        >>> from sbert.search import Hits, fuse
         >>> lexical = Hits(np.array([[9.0, 4.0, 0.0]]), np.array([[7, 5, 1]]))
         >>> dense = Hits(np.array([[0.8, 0.7, 0.1]]), np.array([[5, 2, 7]]))
         >>> fuse(lexical, dense, top_k=2).ids

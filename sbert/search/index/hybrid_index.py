@@ -54,7 +54,9 @@ class HybridIndex:
         ValueError: If the folder is damaged, contains anything else, or was created with another model or language.
 
     Example:
+        >>> from sbert import SentenceEncoder
         >>> from sbert.search import HybridIndex
+        >>> model = SentenceEncoder()
         >>> index = HybridIndex(model)
         >>> texts, metadata = ["The cat sleeps.", "Taxes rise."], [{"year": 2030}, {"year": 2031}]
         >>> index.add(texts, ids=["cat", "tax"], metadata=metadata)
@@ -261,7 +263,7 @@ class HybridIndex:
             by: ``"lexical"`` as ``BM25``, without documents that have none of the words; ``"dense"`` as ``Index``;
                 ``"hybrid"``: the 1,000 best of both, fused with ``method="weighted"`` and the weights 0.6 and 0.4.
             where: Which documents are searched: a dict of fields of the metadata, each with a value, a set of values,
-                or a dict of operators, as in the guide, ``sbert.search``; or a function of the metadata that returns a
+                or a dict of operators, as in the guide to search; or a function of the metadata that returns a
                 bool and changes nothing. Scores of BM25 do not depend on it.
             rerank: A ``CrossEncoder``, or another object with ``predict``; it sorts the best documents by a score of
                 the query and the best passage.

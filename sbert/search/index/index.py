@@ -48,7 +48,9 @@ class Index:
         ValueError: If an argument is unknown, or the arguments contradict each other.
 
     Example:
+        >>> from sbert import SentenceEncoder
         >>> from sbert.search import Index
+        >>> model = SentenceEncoder()
         >>> index = Index()
         >>> index.add(model.encode(["A cat sleeps.", "Taxes rise."]), ids=["cat", "tax"])
         >>> index.search(model.encode("A kitten naps."), top_k=1).ids.tolist()
