@@ -19,7 +19,7 @@ from types import ModuleType
 import pytest
 
 ROOT = Path(__file__).parent.parent.parent
-PATTERNS = ("sbert/**/guide.md", "sbert/integrations/migrating.md", "examples/tutorials/*.md")
+PATTERNS = ("sbert/**/guide.md", "sbert/integrations/migrating.md", "examples/install.md", "examples/tutorials/*.md")
 PAGES = sorted(page for pattern in PATTERNS for page in ROOT.glob(pattern))
 BLOCK = re.compile(r"^```(python|bash)\n(.*?)^```$(?:\n+```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL)
 
