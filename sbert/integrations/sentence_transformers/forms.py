@@ -175,7 +175,7 @@ def compare_by(name: str, pairwise: bool = False, label: str = "") -> Callable[[
 
 
 def raise_not_supported(module: str, section: str = "") -> Callable[[str], Any]:
-    """The ``__getattr__`` of a module: what is not offered raises, with what the switching guide says in a section.
+    """The ``__getattr__`` of a module: what is not offered raises, with what the table of a section says.
 
     An import statement would hide the text of an AttributeError, so it gets an ImportError; ``hasattr`` is false.
     """
