@@ -1,4 +1,4 @@
-"""The guide to switching from sentence-transformers, made of a table of names and the text around it."""
+"""The names of sentence-transformers, and what each is here: the tables of ``migrating.md`` and of errors that hint."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple
 
-# The section of arguments that are taken at one value alone, which stands in the second column, as JSON.
+# The section of arguments that are taken at one value alone, which is in the second column, as JSON.
 OF_MODELS = "Arguments of models at their default"
 TRAINING, TRAINERS = "TrainingArguments", "Arguments and methods of trainers"
 _FOLDER = Path(__file__).parent / "sentence_transformers"
@@ -20,7 +20,7 @@ class Counterpart(NamedTuple):
     """Names of sentence-transformers, and what they are called here.
 
     Args:
-        section: The section of the guide.
+        section: The section of the page, ``migrating.md``.
         names: The names there, or patterns of names.
         how: ``"same"``, ``"other name"``, ``"other form"``, ``"no effect"`` or ``"not here"``.
         here: What to use instead.
@@ -86,36 +86,6 @@ def find_counterpart(name: str) -> Counterpart | None:
     """
     return next((row for row in COUNTERPARTS if any(fnmatchcase(name, pattern) for pattern in row.names)), None)
 
-
-# ------------------------------------------------------------------------------------------------- the guide
-
-
-def _rows_of(section: str) -> list[tuple[str, str, str]]:
-    """The rows of a section's table."""
-    joined = "``, ``".join
-    rows = [(f"``{joined(row.names)}``", row.how, row.here) for row in COUNTERPARTS if row.section == section]
-    kind = {"Arguments that change no result": "-", "Arguments at their default": "only"}.get(section)
-    by_reason: dict[tuple[str, str], dict[str, None]] = {}
-    for parameter in PARAMETERS:
-        if parameter.new_name == kind:
-            shown = parameter.name if kind == "-" else f"{parameter.of.rpartition('.')[2]}.{parameter.name}"
-            how = "no effect" if kind == "-" else parameter.default
-            by_reason.setdefault((how, parameter.why), {})[shown] = None
-    return rows + [(f"``{joined(names)}``", how, why) for (how, why), names in by_reason.items()]
-
-
-def _write_guide() -> str:
-    """The text of ``switching.md``, with its table at the end of each section."""
-    parts = []
-    for part in (_FOLDER / "switching.md").read_text(encoding="utf-8").split("\n## "):
-        rows = _rows_of(part.partition("\n")[0].strip())
-        head = ["", "", "| sentence-transformers | how | here |", "|---|---|---|"] if rows else []
-        lines = [f"| {names} | {how} | {here} |" for names, how, here in rows]
-        parts.append("\n".join([part.rstrip(), *head, *lines]))
-    return "\n\n## ".join(parts)
-
-
-__doc__ = _write_guide()
 
 # --------------------------------------------------------------- arguments of calls, for ``sbert.inputs.arguments``
 

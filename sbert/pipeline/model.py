@@ -1,6 +1,6 @@
 """What both encoders have: a device, a dtype, prompts, a pool; and what tools that know sentence-transformers call.
 
-Its names of arguments are in ``sbert.integrations.switching``.
+Its names of arguments are in ``sbert/integrations/migrating.md``.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 python -m tests.benchmarks.their_scripts CHECKOUT [--only PART ...]
 
 CHECKOUT is a folder of its repository. The first table says which names that the dense and the cross-encoder scripts
-import or use are not offered after ``sbert.integrations.sentence_transformers.install()``, with the reason of the
-switching guide. The second runs each script, unchanged, with the package and with ours, in a process of its own with
+import or use are not offered after ``sbert.integrations.sentence_transformers.install()``, with the reason of
+``migrating.md``. The second runs each script, unchanged, with the package and with ours, in a process of its own with
 small models, data and files of ``stand_ins``, in float32, since 16 bits need a GPU. What a script reads from its user
 are two questions; then its input ends.
 

@@ -1,4 +1,4 @@
-"""The switching guide has every public name of sentence-transformers, and the names of ours in it exist."""
+"""The page about migrating has every public name of sentence-transformers, and the names of ours in it exist."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from sbert.integrations.sentence_transformers.forms import CONVERT
 from sbert.integrations.switching import COUNTERPARTS, OF_MODELS, PARAMETERS, TRAINERS, TRAINING, Counterpart
 from sbert.training.training_run import rate_factor
 from tests import pairs, small
+from tests.integrations.names_tables import HEAD, PAGE, with_tables
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # The old names of modules warn.
 peer = pytest.importorskip("sentence_transformers")
@@ -278,5 +279,7 @@ def test_paths_of_modules_are_theirs() -> None:
         assert importlib.import_module(f"sentence_transformers.{name}")
 
 
-def test_the_guide_has_a_table_per_section() -> None:
-    assert (switching.__doc__ or "").count("\n|---|---|---|\n") == SECTIONS + 2  # And those of parameters.
+def test_the_page_has_a_table_per_section() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert page == with_tables(page), "run python -m tests.integrations.names_tables"
+    assert page.count(HEAD) == SECTIONS + 2  # And those of parameters.

