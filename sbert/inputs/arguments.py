@@ -111,6 +111,7 @@ class MissingNameError(AttributeError):
         known: The names that it has.
 
     Example:
+        >>> from sbert.inputs.arguments import MissingNameError
         >>> print(MissingNameError("module 'sbert'", "SentenceTransformer", []))
         module 'sbert' has no attribute 'SentenceTransformer'; use sbert.SentenceEncoder
     """

@@ -426,6 +426,8 @@ class Hits:
         ids: (queries, k): int64, rows of the corpus or other integers, or object arrays of strings.
 
     Example:
+        >>> import numpy as np
+        >>> from sbert.search import Hits
         >>> hits = Hits(np.array([[0.75, 0.25]], np.float32), np.array([[2, 0]]))
         >>> for hit in hits[0]:
         ...     print(hit.row, hit.score)
@@ -475,7 +477,9 @@ class Hits:
         """A data frame of pandas with one row per hit: the number of its query, its id and its score.
 
         Example:
-            >>> Hits(np.array([[0.5, 0.25]], np.float32), np.array([[7, 3]])).to_frame()
+            >>> import numpy as np
+        >>> from sbert.search import Hits
+        >>> Hits(np.array([[0.5, 0.25]], np.float32), np.array([[7, 3]])).to_frame()
                query  id  score
             0      0   7   0.50
             1      0   3   0.25
