@@ -239,7 +239,7 @@ except ImportError as error:
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path)
     lines = result.stdout.splitlines()
     assert lines[0] == "sbert.integrations.sentence_transformers.encoders torch.Size([1, 1])", result.stderr
-    assert "SparseEncoder is not offered" in lines[1]
+    assert "has no attribute 'SparseEncoder': Sparse encoders give" in lines[1]
     with pytest.raises(RuntimeError, match="sentence-transformers is imported already"):
         ours.install()
 

@@ -125,7 +125,7 @@ UNEQUAL = [("q", ["a"], [1]), ("q", ["a", "b"], [1, 0])]
         ([("q", ["a"], [1]), ("q", ["b"], 1)], LIST, ValueError, "data, row 1 has 1 document and 1; pass a l"),
         ([("q", ["a", "b"], [1])], LIST, ValueError, "data, row 0 has 2 documents and 1 labels; pass a list"),
         ([("q", ["a"], [1]), ("q", ["a", "b"], [1, -1])], LambdaLoss(), ValueError, r"labels\[1, 1\] is -1; Lambda"),
-        ([{"query": "q", "docs": ["a"], "labels": [1]}], LIST, ValueError, "takes query, documents and labels"),
+        ([{"docs": ["a"], "query": "q", "labels": [1]}], LIST, ValueError, "takes query, documents and labels"),
         (UNEQUAL, unmasked, ValueError, "row 1 has 2 documents, row 0 1; "),
         (UNEQUAL, WeightedSum((unmasked, 1.0), (LIST, 1.0)), ValueError, "row 0 1; WeightedSum takes no mask"),
         ([("q", "a", "b")], lambda anchor, positive: anchor, TypeError, r"so take scores alone; or \*scores, for rows"),
