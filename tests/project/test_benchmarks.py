@@ -33,7 +33,8 @@ def test_the_table_has_every_contender(
     with ThreadPoolExecutor(1) as thread:  # In the place of processes, which import torch again.
         for module in (contenders, turns):
             monkeypatch.setattr(module, "start_process", lambda: nullcontext(thread))
-        monkeypatch.setattr("sys.argv", [*command.split(), "--only", "sbert,padded"])
+        only = "sbert float32,sbert bfloat16,sbert 32 in input order,padded"
+        monkeypatch.setattr("sys.argv", [*command.split(), "--only", only])
         contenders.main()
     lines = capsys.readouterr().out.splitlines()
     assert re.match(r"### .*; torch \S+, transformers \S+, .*sentence_transformers \S+$", lines[0])
