@@ -92,7 +92,7 @@ class TrainingConfig:
         sampler: ``"random"``; ``"no_duplicates"``: no text occurs twice in a batch; ``"group_by_label"``: each label
             of a batch occurs there at least twice; ``"in_order"``; or a function from ``TrainingData``, the batch size
             and a NumPy generator to the batches of an epoch, as indices of rows; it may have a parameter ``epoch``;
-            or a ``torch.utils.data.BatchSampler``, whose random generator is seeded for each epoch. For several data
+            or a ``torch.utils.data.BatchSampler``, which gets a seeded generator for each epoch. For several data
             sets: one sampler, or a dict by name.
         mix: For several data sets: ``"round_robin"``, one batch of each alternately until the smallest ends;
             ``"proportional"`` to their sizes; or a dict of weights by name, from which each batch's data set is drawn.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
@@ -110,13 +111,14 @@ def torch_batches(
     sampler: BatchSampler, rows: TrainingData, batch_size: int, generator: np.random.Generator, epoch: int
 ) -> list[list[int]]:
     """The batches of a sampler of torch, of its own size; its random numbers are those of the epoch."""
-    generators = [getattr(part, "generator", None) for part in (sampler, getattr(sampler, "sampler", None))]
-    with torch.random.fork_rng(devices=[]):
-        for source in filter(None, [*generators, torch.default_generator]):
-            source.manual_seed(int(generator.integers(2**32)))
-        if hasattr(sampler, "set_epoch"):
-            sampler.set_epoch(epoch)
-        return list(sampler)
+    # Generators of its own: another thread draws dropout from that of torch at the same time.
+    parts: list[Any] = [sampler, getattr(sampler, "sampler", None)]
+    for part in parts:
+        if hasattr(part, "generator"):
+            part.generator = torch.Generator().manual_seed(int(generator.integers(2**32)))
+    if hasattr(sampler, "set_epoch"):
+        sampler.set_epoch(epoch)
+    return list(sampler)
 
 
 SAMPLERS: dict[str, Callable[[TrainingData, int, np.random.Generator], list[RowIndices]]] = {

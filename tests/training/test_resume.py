@@ -73,7 +73,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "functions": {"optimizer": lambda groups: torch.optim.SGD(groups, momentum=0.9), "sampler": curriculum}
     | {"schedule": lambda done: (1 - done) ** 2},
     "state in groups": {"optimizer": Counting, "gradient_checkpointing": True, "schedule": "constant"}
-    | {"sampler": BatchSampler(RandomSampler(range(24), generator=torch.Generator()), 5, drop_last=True)},
+    | {"sampler": BatchSampler(RandomSampler(range(24)), 5, drop_last=True)},
     "rates": {"learning_rates": {"loss.*": 1e-2, "0.auto_model.encoder.layer.0.*": 1e-3}, "sampler": "no_duplicates"},
     "stopping": {"callbacks": lambda: [EarlyStopping(2)], "evaluator": lambda _: 0.5, "sampler": "in_order"},
     "lower": {"minimize": True, "evaluator": {"a": lambda _: {"x": 1.0}, "b": lambda m: float(weights(m).sum())}},
