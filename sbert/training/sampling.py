@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import torch
@@ -112,10 +111,9 @@ def torch_batches(
 ) -> list[list[int]]:
     """The batches of a sampler of torch, of its own size; its random numbers are those of the epoch."""
     # Generators of its own: another thread draws dropout from that of torch at the same time.
-    parts: list[Any] = [sampler, getattr(sampler, "sampler", None)]
-    for part in parts:
+    for part in (sampler, getattr(sampler, "sampler", None)):
         if hasattr(part, "generator"):
-            part.generator = torch.Generator().manual_seed(int(generator.integers(2**32)))
+            vars(part)["generator"] = torch.Generator().manual_seed(int(generator.integers(2**32)))
     if hasattr(sampler, "set_epoch"):
         sampler.set_epoch(epoch)
     return list(sampler)
