@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -35,8 +35,6 @@ from sbert.storage.atomic import replacing
 from sbert.training import Trainer, TrainingConfig
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
     from sbert.pipeline.pool import Pool
 
 

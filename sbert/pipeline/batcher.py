@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, chain
-from typing import TYPE_CHECKING, Any, cast, overload
+from typing import Any, Unpack, cast, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -28,9 +28,6 @@ from sbert.inputs.texts import rows_of
 from sbert.pipeline.progress import RowError
 from sbert.pipeline.results import Encoded, EncodeOptions, EncodeToArray, Sentences, as_encode
 from sbert.storage.processes import in_child
-
-if TYPE_CHECKING:
-    from typing import Unpack
 
 # What belongs to a call of its own, or is not of vectors in memory.
 _REFUSED = {"chunk_size", "device", "out", "overwrite", "pool", "shard", "show_progress_bar"}

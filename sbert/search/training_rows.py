@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -17,9 +17,6 @@ from sbert.inputs.arguments import check_count, check_model, check_number, check
 from sbert.inputs.texts import records_of, rows_of
 from sbert.pipeline.results import PredictOptions
 from sbert.search.exact.semantic_search import in_memory, scores_of_rows, semantic_search
-
-if TYPE_CHECKING:
-    from typing import Unpack
 
 # Rows whose texts a teacher scores together.
 _ROWS = 200

@@ -305,10 +305,8 @@ def _match(row: Mapping[str, Any], loss: Signature, candidates: Sequence[str], n
     if set(LABEL_NAMES) & (set(candidates) - set(matched)):
         return None
     if len(matched) < len(loss.columns) or not (matched or further):
-        known, texts = (
-            {*matched, *further},
-            [key for key in candidates if isinstance(row[key], str) or is_list(row[key])],
-        )
+        known = {*matched, *further}
+        texts = [key for key in candidates if isinstance(row[key], str) or is_list(row[key])]
         misplaced = [key for key, column in zip(texts, loss.columns, strict=False) if key in known and key != column]
         matched, others = texts[: len(loss.columns)], texts[len(loss.columns) :]
         if not texts or not loss.accepts(len(texts)) or misplaced or (known and others != further):

@@ -251,6 +251,7 @@ class Word(str):
 def test_texts_and_orders_of_classes_that_workers_do_not_have(
     model: SentenceEncoder, pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    pool.encode(TEXTS)  # Workers are forks, and start before the class is there.
     monkeypatch.setattr(Word, "__module__", "__main__")
     monkeypatch.setattr(sys.modules["__main__"], "Word", Word, raising=False)
     assert np.allclose(pool.encode([Word("one"), "two"]), model.encode(["one", "two"]), atol=1e-6)

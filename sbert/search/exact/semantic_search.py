@@ -206,13 +206,9 @@ def in_memory(name: str, vectors: Any, corpus: Any = None) -> Tensor:
     """Vectors in memory as float32 or float64, on a device that has float64: that of a corpus on a GPU, or its own."""
     tensor = vectors_of(name, vectors).detach()
     on_gpu = isinstance(corpus, Tensor) and corpus.device.type != "cpu"
-    return tensor.to(_exact_device(corpus.device if on_gpu else tensor.device))
-
-
-def _exact_device(device: torch.device) -> torch.device:
-    """The device, or the CPU if it has no float64, which exact scores are computed in."""
+    device = corpus.device if on_gpu else tensor.device
     without = device.type == "mps" or (device.type == "xpu" and not torch.xpu.get_device_properties(device).has_fp64)
-    return torch.device("cpu") if without else device
+    return tensor.to("cpu" if without else device)  # Exact scores are computed in float64.
 
 
 def _without_flag(block: Any) -> Any:
