@@ -59,9 +59,7 @@ class Browser:
         self._session = self.send("Target.attachToTarget", targetId=page, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.send(f"{domain}.enable")
-        self.send(
-            "Emulation.setDeviceMetricsOverride", width=size[0], height=size[1], deviceScaleFactor=1, mobile=False
-        )
+        self.resize(*size)
 
     def __enter__(self) -> Browser:
         return self
@@ -100,6 +98,9 @@ class Browser:
         message, _, self._buffer = self._buffer.partition(b"\0")
         answer: dict[str, Any] = json.loads(message)
         return answer
+
+    def resize(self, width: int, height: int) -> None:
+        self.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
 
     def of(self, method: str) -> list[dict[str, Any]]:
         """What the events of a kind said so far."""

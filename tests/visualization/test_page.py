@@ -358,6 +358,27 @@ def test_the_legend_shows_one_topic_and_keys_reach_everything(fresh: browser.Bro
     assert fresh.run("hits") == ROWS
 
 
+def test_the_panel_collapses_when_the_window_becomes_narrow(fresh: browser.Browser) -> None:
+    """In a narrow window it lies over the map: a line with the search, and on request most of the height."""
+
+    def heights() -> tuple[int, bool]:
+        """That of the panel, and whether there is a legend."""
+        fresh.painted()
+        return fresh.run("element('panel').offsetHeight"), fresh.run("element('legend').offsetHeight > 0")
+
+    fresh.run("element('search').focus()")  # Which opens the panel.
+    assert heights() == (HEIGHT, True)
+    try:
+        fresh.resize(600, HEIGHT)
+        height, legend = heights()
+        assert (height < HEIGHT / 6, legend) == (True, False)
+        fresh.run("element('drawer').click()")
+        assert heights() == (HEIGHT * 3 / 4, True)
+    finally:
+        fresh.resize(1200, HEIGHT)
+    assert heights() == (HEIGHT, True)
+
+
 def test_nothing_went_wrong(page: browser.Browser) -> None:
     """After all of the above: no error on the console, but the one refusal that was asked for."""
     entries: list[dict[str, Any]] = [entry["entry"] for entry in page.of("Log.entryAdded")]

@@ -478,8 +478,8 @@ class Hits:
 
         Example:
             >>> import numpy as np
-        >>> from sbert.search import Hits
-        >>> Hits(np.array([[0.5, 0.25]], np.float32), np.array([[7, 3]])).to_frame()
+            >>> from sbert.search import Hits
+            >>> Hits(np.array([[0.5, 0.25]], np.float32), np.array([[7, 3]])).to_frame()
                query  id  score
             0      0   7   0.50
             1      0   3   0.25

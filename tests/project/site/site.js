@@ -74,13 +74,28 @@ if (typeof document !== "undefined") {
     });
     document.addEventListener("click", (event) => event.target.closest(".search") || hits.replaceChildren());
 
+    // The parts of a page stand below its entry in the menu.
+    const entry = document.querySelector("nav [aria-current]"), parts = document.createElement("ul");
+    for (const part of document.querySelectorAll("main > h1.name, main > h2[id], main .classattr")) {
+        const item = document.createElement("li"), link = document.createElement("a");
+        link.href = "#" + (part.id || part.textContent);
+        link.textContent = part.matches(".classattr") ? part.id.split(".").pop() : part.textContent;
+        item.append(link);
+        parts.append(item);
+    }
+    const menu = document.querySelector("nav");
+    if (parts.firstChild) entry.after(parts);
+    menu.scrollTop = entry.offsetTop - 100;
+    menu.addEventListener("click", () => (document.querySelector("#menu").checked = false));
+
     // What a block prints comes without colours; a name of the API leads to its page.
     for (const block of document.querySelectorAll("main .codehilite + .codehilite")) {
         block.classList.toggle("output", !block.querySelector("pre span:not(:empty)"));
     }
     const pages = new Map(ENTRIES.filter(([, url]) => /^sbert\..*\.html#\w+$/.test(url)).map(([title, url]) => [title, url]));
+    for (const [, url] of ENTRIES.filter(([, url]) => /^[a-z_]+\.html$/.test(url))) pages.set("sbert." + url.slice(0, -5), url);
     for (const code of document.querySelectorAll("main :not(pre, a) > code")) {
-        const url = pages.get(code.textContent.replace(/^sbert\.(\w+\.)*/, ""));
+        const url = pages.get(code.textContent) || pages.get(code.textContent.replace(/^sbert\.(\w+\.)*/, ""));
         if (!url) continue;
         const link = document.createElement("a");
         link.href = url;
