@@ -17,8 +17,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from sbert.inputs.arguments import check_number, known_arguments, whole
+from sbert.inputs.arguments import check_number, known_arguments, publish, whole
 from sbert.inputs.vectors import Array, vectors_of
+
+__all__ = ["cos_sim", "dot_score", "euclidean", "manhattan", "pairwise_similarity", "truncate"]
+
+publish(__name__)
 
 # Vectors of shape (rows, dim) or (dim,).
 NotNumPy = Tensor | Sequence[float] | Sequence[Sequence[float]] | Sequence[Tensor] | Sequence[Array]
@@ -47,10 +51,8 @@ def _compare(compute: Callable[[Tensor, Tensor], Tensor], a: Vectors, b: Vectors
     """Apply ``compute`` to two matrices, in float64 if either is float64, else in float32. NumPy in, NumPy out."""
     first, second = vectors_of("a", a), vectors_of("b", b)
     if first.shape[1] != second.shape[1]:
-        raise ValueError(
-            f"vectors of dim {first.shape[1]} and {second.shape[1]} cannot be compared; encode both with the same model"
-            " and the same truncate_dim"
-        )
+        dims = f"{first.shape[1]} and {second.shape[1]}"
+        raise ValueError(f"vectors of dim {dims} cannot be compared; encode both with one model and one truncate_dim")
     dtype = torch.promote_types(first.dtype, second.dtype)
     kind = first.device.type
     # The caller's autocast would compute the products in bfloat16.
@@ -71,9 +73,7 @@ def _similarity(compute: Callable[[Tensor, Tensor], Tensor]) -> Similarity:
 
 
 # The magnitudes between which squares of values, and their sums, neither overflow nor lose digits.
-_RANGES = {
-    dtype: (torch.finfo(dtype).tiny ** 0.4, torch.finfo(dtype).max ** 0.4) for dtype in (torch.float32, torch.float64)
-}
+_RANGES = {t: (torch.finfo(t).tiny ** 0.4, torch.finfo(t).max ** 0.4) for t in (torch.float32, torch.float64)}
 
 
 def _squares_exactly(magnitude: Tensor) -> Tensor:
@@ -272,12 +272,7 @@ def manhattan(a: Tensor, b: Tensor) -> Tensor:
     return _distances(a, b, 1.0)
 
 
-SIMILARITIES: dict[str, Similarity] = {
-    "cosine": cos_sim,
-    "dot": dot_score,
-    "euclidean": euclidean,
-    "manhattan": manhattan,
-}
+SIMILARITIES = {"cosine": cos_sim, "dot": dot_score, "euclidean": euclidean, "manhattan": manhattan}
 
 
 def pairwise_cosines(x: Tensor, y: Tensor) -> Tensor:
@@ -326,9 +321,7 @@ def pairwise_similarity(a: Vectors, b: Vectors, name: str = "cosine") -> Scores 
 
     def compute(first: Tensor, second: Tensor) -> Tensor:
         if len(first) != len(second):
-            raise ValueError(
-                f"{len(first)} rows and {len(second)} rows cannot be compared pair by pair; pass equal numbers of rows"
-            )
+            raise ValueError(f"{len(first)} and {len(second)} rows cannot be compared in pairs; pass as many of each")
         return _PAIRWISE[name](first, second)
 
     return _compare(compute, a, b)
@@ -403,8 +396,7 @@ def truncate(vectors: Tensor, dim: int | None) -> Tensor:
     """
     if dim is None:
         return vectors
-    if not 1 <= whole("truncate_dim", dim) <= vectors.shape[-1]:
-        raise ValueError(
-            f"truncate_dim={dim} does not fit the model's dim {vectors.shape[-1]}; pass 1 to {vectors.shape[-1]}"
-        )
+    full = vectors.shape[-1]
+    if not 1 <= whole("truncate_dim", dim) <= full:
+        raise ValueError(f"truncate_dim={dim} does not fit the model's dim {full}; pass 1 to {full}")
     return vectors[..., :dim]

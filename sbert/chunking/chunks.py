@@ -11,7 +11,7 @@ import numpy.typing as npt
 from sbert.chunking.boundaries import Chunk, passages, require_positions, token_limit
 from sbert.chunking.late import late_vectors
 from sbert.encoder import SentenceEncoder
-from sbert.inputs.arguments import whole
+from sbert.inputs.arguments import known_arguments, whole
 from sbert.inputs.texts import rows_of
 from sbert.pipeline.model import choose_prompt
 from sbert.pipeline.progress import Report
@@ -20,6 +20,7 @@ from sbert.pipeline.settings import EncodeSettings
 from sbert.pipeline.tokenize import groups
 
 
+@known_arguments
 def split(
     model: SentenceEncoder,
     documents: str | Iterable[str],
@@ -73,6 +74,7 @@ def split(
     ]
 
 
+@known_arguments
 def encode_chunks(
     model: SentenceEncoder,
     documents: str | Iterable[str],

@@ -39,7 +39,7 @@ class ModelVectors:
     """
 
     def __init__(self, model: Any, ranks: Ranks = ALONE, show_progress_bar: bool | None = None) -> None:
-        if not any(callable(getattr(model, name, None)) for name in ("encode", "predict")):
+        if isinstance(model, str) or not any(callable(getattr(model, name, None)) for name in ("encode", "predict")):
             kind, remedy = type(model).__name__, "a SentenceEncoder, or any object with a method encode(list of str)"
             raise TypeError(f"the model is of type {kind}; pass {remedy}")
         self._model = model

@@ -93,7 +93,5 @@ class NanoBEIRSuite(Evaluator):
             raise ValueError(f"there are no candidates of {', '.join(lacking)} for a reranker; {remedy}")
         results = {name: evaluator.measure(vectors) for name, evaluator in evaluators.items()}
         metrics = next(iter(results.values()))
-        means = {
-            f"mean_{metric}": float(np.mean([scores[metric] for scores in results.values()])) for metric in metrics
-        }
+        means = {f"mean_{metric}": float(np.mean([row[metric] for row in results.values()])) for metric in metrics}
         return means | {f"{name}_{metric}": scores[metric] for name, scores in results.items() for metric in metrics}

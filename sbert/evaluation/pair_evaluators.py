@@ -255,9 +255,8 @@ class LabelEvaluator(_OfRows):
         table = table.reshape(2, len(self._first), -1)  # (2, pairs, dim)
         device = self.loss.classifier.weight.device
         with torch.no_grad():
-            return torch.cat(
-                [self.loss.scores(*part.to(device)).cpu() for part in torch.split(table, _ROWS, 1)]
-            ).numpy()
+            parts = [self.loss.scores(*part.to(device)).cpu() for part in torch.split(table, _ROWS, 1)]
+            return torch.cat(parts).numpy()
 
 
 class PairClassificationEvaluator(_OfRows):

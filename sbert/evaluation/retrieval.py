@@ -64,7 +64,8 @@ class RetrievalEvaluator(Evaluator):
     Raises:
         ValueError: If an id has no text, a grade is not finite, no query has a relevant document, or another argument
             is invalid.
-        TypeError: If a text is not a str, a grade or a k is not a number, or the relevant ids are a single str.
+        TypeError: If an argument is not a dict by id, a text is not a str, a grade or a k is not a number, or the
+            relevant ids are a single str.
 
     References:
         Thakur et al., 2021 (BEIR). https://arxiv.org/abs/2104.08663
@@ -97,6 +98,9 @@ class RetrievalEvaluator(Evaluator):
         query_prompt: str | None = None,
         document_prompt: str | None = None,
     ) -> None:
+        for name, texts in {"queries": queries, "corpus": corpus, "relevant": relevant}.items():
+            if not isinstance(texts, Mapping):
+                raise TypeError(f"{name} is of type {type(texts).__name__}; pass a dict by id: dict(enumerate({name}))")
         self._corpus, self._prompts = texts_of(corpus.values(), "the corpus"), (query_prompt, document_prompt)
         positions = {name: position for position, name in enumerate(corpus)}
         grades: dict[Any, dict[int, float]] = {}
@@ -125,9 +129,7 @@ class RetrievalEvaluator(Evaluator):
             rankings = {"": self._search(vectors)}
         else:
             rankings = {"": self._rerank(vectors, self._candidates), "base_": self._candidates}
-        relevant = ranking_metrics.pad(
-            graded.values() for graded in self._relevant
-        )  # (queries, most relevant documents)
+        relevant = ranking_metrics.pad(graded.values() for graded in self._relevant)  # (queries, most relevant)
         metrics = {}
         for prefix, rows in rankings.items():
             grades = ([graded.get(i, 0.0) for i in row] for graded, row in zip(self._relevant, rows, strict=True))

@@ -42,7 +42,7 @@ def nearest_argument(name: str, known: Iterable[str]) -> str | None:
 
 
 def known_arguments(
-    function: Callable[P, R], config: type | None = None, aliases: bool = False, more: type | None = None
+    function: Callable[P, R], config: type | None = None, aliases: bool = False, more: type = object, label: str = ""
 ) -> Callable[P, R]:
     """Decorator: for an unknown argument, raise a TypeError that names the nearest known argument.
 
@@ -50,7 +50,8 @@ def known_arguments(
         function: The function.
         config: Class of the function's argument ``config``; its arguments are searched as well.
         aliases: Whether the names of sentence-transformers are understood as well.
-        more: A ``TypedDict`` of the function's ``**`` parameter; without one, it has none.
+        more: A ``TypedDict`` of the function's ``**`` parameter.
+        label: What errors call the function. Default: its name.
 
     Example:
         >>> from sbert.inputs.arguments import known_arguments
@@ -62,23 +63,25 @@ def known_arguments(
     """
     parameters = list(inspect.signature(function).parameters.values())
     names = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) and p.name != "self"]
-    names += inspect.get_annotations(more) if more else []
-    known = frozenset(names)
+    names += inspect.get_annotations(more)
+    known, takes_others = frozenset(names), more is object and any(p.kind == p.VAR_KEYWORD for p in parameters)
     variable = [p.name for p in parameters if p.kind == p.VAR_POSITIONAL]
     most = math.inf if variable else sum(p.kind == p.POSITIONAL_OR_KEYWORD for p in parameters)
     names = variable + names
-    label = function.__qualname__.removesuffix(".__init__")
+    later = ", ".join(name for name in names if name in [p.name for p in parameters if p.kind == p.KEYWORD_ONLY])
+    label = label or function.__qualname__.removesuffix(".__init__")
 
     @functools.wraps(function)
     def call(*args: P.args, **options: P.kwargs) -> R:
         if not known.issuperset(options):
             if aliases:
                 args, options = import_module(_FOREIGN).translate(label, names, args, options)
-            if unknown := [name for name in options if name not in known]:
+            if unknown := [name for name in options if name not in known and not takes_others]:
                 hint = _hint(unknown[0], names, config)
                 raise TypeError(f"{label}() takes no argument {unknown[0]!r}{hint} {', '.join(names)}")
         if len(args) > most:
-            raise TypeError(f"{label}() takes {args[-1]!r:.60} by name, as one of {', '.join(names)}")
+            extra = f"{args[-1]!r:.60} by name, as one of {later}" if later else f"no more than {', '.join(names)}"
+            raise TypeError(f"{label}() takes {extra}")
         return function(*args, **options)
 
     return call

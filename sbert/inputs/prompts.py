@@ -163,7 +163,5 @@ def column_routes(model: Any, routes: Mapping[str, str] | None, columns: Sequenc
     chosen = [next((routes[name] for name in names if name in routes), "") for names in columns] if routes else []
     if known and not (chosen and set(chosen) <= set(known)):
         listed = ", ".join(f"{names[0]!r}: ..." for names in columns)
-        raise ValueError(
-            f"routes={routes}, where each column takes one of {', '.join(known)}; pass routes={{{listed}}}"
-        )
+        raise ValueError(f"routes={routes}; each column takes one of {', '.join(known)}; pass routes={{{listed}}}")
     return chosen or None

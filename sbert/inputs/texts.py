@@ -8,6 +8,8 @@ from typing import Any, TypeGuard, cast
 
 import numpy as np
 
+from sbert.inputs.arguments import is_model
+
 Pair = tuple[str, str]
 
 # Number of columns that an error lists.
@@ -107,8 +109,8 @@ def pairs_of(pairs: Any) -> Iterator[Pair]:
 
 
 def _is_ordered(value: object) -> bool:
-    """Whether a value is an iterable of several things in an order; a str is one thing."""
-    return isinstance(value, Iterable) and not isinstance(value, (str, bytes, bytearray, Set))
+    """Whether a value is an iterable of several things in an order; a str is one thing, and so is a model."""
+    return isinstance(value, Iterable) and not isinstance(value, (str, bytes, bytearray, Set)) and not is_model(value)
 
 
 # ---------------------------------------------------------------------------------------------- columns

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from torch import Tensor, nn
 
+from sbert.inputs.arguments import known_arguments
 from sbert.losses.checks import Data, check_finite_labels
 
 
@@ -52,6 +53,9 @@ class LossModule(nn.Module):
                 reason = f"{cls.__name__} was given a model ({type(value).__name__}); a loss never sees the model"
                 raise TypeError(f"{reason}. Pass it to the trainer: Trainer(model, data, {cls.__name__}({needed}))")
         return super().__new__(cls)
+
+    def __init_subclass__(cls) -> None:
+        cls.__init__ = known_arguments(cls.__init__, label=cls.__name__)  # type: ignore[method-assign]
 
     # What the data must have: rows in its largest batch; and labels that differ, for the reason that stands here.
     least_rows: int = 1

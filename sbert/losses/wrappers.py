@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -87,14 +87,14 @@ class MatryoshkaLoss(_Combination):
     """
 
     def __init__(self, loss: Loss, dims: Sequence[int], weights: Sequence[float] | None = None) -> None:
-        dims = tuple(dims)
+        listed = tuple(dims) if isinstance(dims, Iterable) else ()
         parts = loss.modules() if isinstance(loss, nn.Module) else ()
         if several := [type(part).__name__ for part in parts if getattr(part, "takes_several_vectors", False)]:
             raise ValueError(f"{several[0]} takes several vectors side by side; put MatryoshkaLoss into it instead")
-        if not dims or min(dims) < 1 or len(set(dims)) < len(dims):
-            raise ValueError(f"dims={dims}; pass one or more different whole numbers above 0")
-        super().__init__([loss], weights, len(dims))
-        self.dims: tuple[int, ...] = dims
+        if not listed or min(listed) < 1 or len(set(listed)) < len(listed):
+            raise ValueError(f"dims={dims!r:.60}; pass the loss, then one or more different whole numbers above 0")
+        super().__init__([loss], weights, len(listed))
+        self.dims: tuple[int, ...] = listed
 
     def forward(self, *columns: Tensor, **extras: Any) -> Tensor:
         full = check_columns(self, *columns)[0].shape[1]

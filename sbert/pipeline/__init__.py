@@ -19,5 +19,3 @@ A pair is a text with two segments: pairs take the same steps, and ``progress`` 
 >>> [batch.tolist() for batch in plan(np.array([3, 9, 3, 4]), batch_tokens=10)]  # tokens of four texts
 [[1], [3, 0], [2]]
 """
-
-from __future__ import annotations

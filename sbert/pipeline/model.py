@@ -146,6 +146,10 @@ class Methods:
         weight = next(self.parameters(), None)
         return torch.device("cpu") if weight is None else weight.device
 
+    @device.setter
+    def device(self, device: object) -> None:
+        raise AttributeError(f"the device of a model is that of its weights; move them: model.to({device!r})")
+
     @property
     def dtype(self: Any) -> torch.dtype:
         """Dtype of the weights."""

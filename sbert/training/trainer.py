@@ -173,6 +173,9 @@ class Trainer:
         if config.dtype == "float16" and self.model.device.type == "cpu":
             raise ValueError("dtype='float16' is emulated by CPUs, far slower; pass dtype='bfloat16' or 'float32'")
         warn_of_slow(parse_dtype(config.dtype), self.model.device)
+        evaluators = self.evaluator.values() if isinstance(self.evaluator, Mapping) else [self.evaluator]
+        if kinds := [type(one).__name__ for one in evaluators if one is not None and not callable(one)]:
+            raise TypeError(f"evaluator is of type {kinds[0]}; pass one of sbert.evaluation, or a function")
         if self.evaluator is None:
             unused = [name for name in ("metric", "minimize", "load_best", "evaluate_first") if getattr(config, name)]
             unused += ["EarlyStopping" for callback in self.callbacks if isinstance(callback, EarlyStopping)]

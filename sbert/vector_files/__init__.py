@@ -12,8 +12,6 @@ and settings the vectors are: the same call again continues, and another one is 
 ((2, 256), ['vectors.npy', 'vectors.npy.manifest'])
 """
 
-from __future__ import annotations
-
 from sbert.inputs.arguments import publish
 from sbert.vector_files.formats import VectorFiles
 from sbert.vector_files.shards import merge

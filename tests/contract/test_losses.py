@@ -331,7 +331,7 @@ REFUSED: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: Ranking(similarity="cos"), ValueError, "similarity 'cos' is unknown; pass one of cosine, dot"),
     (lambda: Ranking(hardness_mode="x"), ValueError, "hardness_mode='x' is unknown; pass one of 'all'"),
     (lambda: Triplet("dot"), ValueError, "distance='dot' is unknown; pass one of 'euclidean', 'cosine'"),
-    (lambda: MatryoshkaLoss(plain, [4, 0]), ValueError, "dims=(4, 0); pass one or more"),
+    (lambda: MatryoshkaLoss(plain, [4, 0]), ValueError, "dims=[4, 0]; pass the loss, then one or more"),
     (lambda: MatryoshkaLoss(3, [4]), TypeError, "the loss is of type int; pass a function or a module"),
     (lambda: MatryoshkaLoss(MSE(), [2])(TWO, labels=THREE), ValueError, "labels are vectors of dim 3, but the columns"),
     (lambda: losses.EmbeddingDistillationLoss(4), ValueError, "dim=4, teacher_dim=None; pass both for a projection"),

@@ -14,9 +14,12 @@ import numpy as np
 import pytest
 import torch
 
-from sbert import CrossEncoder, Dense, Pooling, SentenceEncoder, Trainer, TrainingConfig, losses
+from sbert import CrossEncoder, Dense, Pooling, SentenceEncoder, Trainer, TrainingConfig, functional, losses
 from sbert.backends.huggingface import load_adapter
+from sbert.chunking import split
 from sbert.data import read_texts
+from sbert.evaluation import ModelVectors, RetrievalEvaluator
+from sbert.functional import cos_sim
 from sbert.integrations.sentence_transformers import SentenceTransformerTrainingArguments
 from sbert.integrations.switching import SUGGESTIONS
 from sbert.search import cluster
@@ -62,7 +65,15 @@ def test_every_extra_holds_what_it_is_named_for() -> None:
         (lambda f: SentenceEncoder(f, devise="cpu"), "SentenceEncoder() takes no argument 'devise'; did you mean 'dev"),
         (lambda f: SentenceEncoder(f).encode("a", normalise_embeddings=True), "did you mean 'normalize_embeddings'"),
         (lambda f: SentenceEncoder(f).encode_query("a", batchsize=1), "encode() takes no argument 'batchsize'; did"),
-        (lambda f: SentenceEncoder(f).encode("a", 32), "encode() takes 32 by name, as one of sentences"),
+        (lambda f: SentenceEncoder(f).encode("a", 32), "encode() takes 32 by name, as one of prompt_name"),
+        (lambda f: cos_sim(np.eye(2), np.eye(2), "dot"), "cos_sim() takes no more than a, b"),  # type: ignore[call-overload]
+        (lambda f: SentenceEncoder(f).encode(SentenceEncoder(f)), "sentences is of type SentenceEncoder; pass a str"),
+        (lambda f: losses.CoSENTLoss(scale=1), "CoSENTLoss() takes no argument 'scale', only temperature"),
+        (lambda f: losses.SoftmaxLoss(num_labels=3), "no argument 'num_labels'; did you mean 'classes'?"),
+        (lambda f: split(SentenceEncoder(f), "A cat.", chunk_overlap=1), "; did you mean 'overlap'?"),
+        (lambda f: RetrievalEvaluator(["a"], ["b"], [{0}]), "queries is of type list; pass a dict by id"),
+        (lambda f: ModelVectors("sbert-mini"), "the model is of type str; pass a SentenceEncoder"),
+        (lambda f: Trainer(SentenceEncoder(f), [("a", "b")], cos_sim, evaluator=[]), "evaluator is of type list"),
         (lambda f: Trainer(SentenceEncoder(f), [], None, {"epochs": 3}), "config is of type dict; pass T"),
         (lambda f: SentenceEncoder(f).encode("a", wings=2), "no argument 'wings', only sentences, prompt_name"),
         (lambda f: CrossEncoder(f, klasses=1), "CrossEncoder() takes no argument 'klasses'; did you mean 'classes'"),
@@ -140,12 +151,30 @@ def test_a_model_called_with_a_text(model: SentenceEncoder, scorer: CrossEncoder
             called(given)
 
 
-def test_missing_names(model: SentenceEncoder) -> None:
+def test_arguments_in_the_wrong_place(model: SentenceEncoder) -> None:
+    with pytest.raises(AttributeError, match=r"is that of its weights; move them: model.to\('cuda'\)"):
+        model.device = "cuda"  # type: ignore[assignment]
+    with pytest.raises(ValueError, match=r"dims=CoSENTLoss\(.*; pass the loss, then one or more different"):
+        losses.MatryoshkaLoss([64, 32], losses.CoSENTLoss())  # type: ignore[arg-type]
+
+    class Own(losses.CoSENTLoss):
+        def __init__(self, **options: Any) -> None:
+            super().__init__(**options)
+
+    assert repr(Own(temperature=2)) == "Own()"  # A loss of a user takes what it takes.
+    with pytest.raises(TypeError, match=r"CoSENTLoss\(\) takes no argument 'scale'"):
+        Own(scale=20)
+
+
+def test_missing_names(model: SentenceEncoder, scorer: CrossEncoder) -> None:
+    assert [name for name in dir(functional) if name[0] != "_"] == functional.__all__
     trainer = Trainer(model, [("a", "b", 0.5), ("c", "d", 1)], losses.CoSENTLoss())
     for owner, name, message in (
         (losses, "CachedMultipleNegativesRankingLoss", "; use sbert.losses.MultipleNegativesRankingLoss(), with "),
         (model, "fit", "SentenceEncoder has no attribute 'fit'; use sbert.Trainer(model, rows, loss, config).fit()"),
         (model, "get_backend", "SentenceEncoder has no attribute 'get_backend': sbert doctor says what"),
+        (scorer, "encode", "CrossEncoder has no attribute 'encode'; did you mean 'predict'?"),
+        (functional, "pytorch_cos_sim", "; use sbert.functional.cos_sim"),
         (trainer, "train", "Trainer has no attribute 'train'; did you mean 'fit'?"),
     ):
         with pytest.raises(AttributeError) as error:

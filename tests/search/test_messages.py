@@ -58,7 +58,7 @@ TYPES: list[tuple[Callable[[], Any], str]] = [
 ]
 VALUES: list[tuple[Callable[[], Any], str]] = [
     (lambda: cos_sim(CUBE, V), rf"must have the shape \(rows, dim\) or \(dim,\), not \(2, 3, 4\); {ENCODE}"),
-    (lambda: cos_sim(V, W), "dim 4 and 3 cannot be compared; encode both with the same model and the same trunc"),
+    (lambda: cos_sim(V, W), "dim 4 and 3 cannot be compared; encode both with one model and one trunc"),
     (lambda: semantic_search(V, V, similarity=dot_score), "dot_score at .* is unknown; pass one of"),
     (lambda: semantic_search(V, W), r"corpus has shape \(\d+, 3\), and the queries are of dim 4; encode both"),
     (lambda: semantic_search(V, V, oversample=8), "oversample=8 needs rescore"),
