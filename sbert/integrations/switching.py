@@ -17,19 +17,26 @@ _FOLDER = Path(__file__).parent / "sentence_transformers"
 
 
 class Counterpart(NamedTuple):
-    """Names of sentence-transformers, and what they are called here.
+    """Names of sentence-transformers, and what they are called here; or a parameter of a class or function of theirs.
 
     Args:
-        section: The section of the page, ``migrating.md``.
+        section: The section of the page, ``migrating.md``; of a parameter, the class or function, after its module.
         names: The names there, or patterns of names.
-        how: ``"same"``, ``"other name"``, ``"other form"``, ``"no effect"`` or ``"not here"``.
-        here: What to use instead.
+        how: ``"same"``, ``"other name"``, ``"other form"``, ``"no effect"`` or ``"not here"``; of a parameter, also
+            ``"only"`` if it is taken at its default alone.
+        here: What to use instead; of a parameter, its name here, or the reason why it has no effect.
+        default: Of a parameter, its default there, as JSON; empty if it has none.
+        older: Its older name.
+        convert: How the value here is made of that there, by the name of a function.
     """
 
     section: str
     names: list[str]
     how: str
     here: str
+    default: str = ""
+    older: str = ""
+    convert: str = ""
 
     @property
     def new_name(self) -> str | None:
@@ -42,38 +49,14 @@ class Counterpart(NamedTuple):
         return self.here.replace("``", "")
 
 
-class ForeignParameter(NamedTuple):
-    """A parameter of a class or function of sentence-transformers.
-
-    Args:
-        of: The class or function, after its module.
-        name: Its name.
-        older: Its older name.
-        default: Its default there, as JSON; empty if it has none.
-        new_name: Its name here, if it is another one; ``"-"`` if it changes no result here; ``"only"`` if it is taken
-            at its default alone.
-        convert: How the value here is made of that there, by the name of a function.
-        why: The reason why it changes nothing, or what to do instead of other values.
-    """
-
-    of: str
-    name: str
-    older: str
-    default: str
-    new_name: str
-    convert: str
-    why: str
-
-
 def _read(name: str) -> list[list[str]]:
     with (_FOLDER / name).open(encoding="utf-8", newline="") as file:
         return list(csv.reader(file))[1:]
 
 
-COUNTERPARTS: list[Counterpart] = [
-    Counterpart(section, names.split(), how, here) for section, names, how, here in _read("names.csv")
-]
-PARAMETERS: list[ForeignParameter] = [ForeignParameter(*line) for line in _read("parameters.csv")]
+_TABLE = [Counterpart(section, names.split(), *more) for section, names, *more in _read("names.csv")]
+COUNTERPARTS: list[Counterpart] = [row for row in _TABLE if "." not in row.section]
+PARAMETERS: list[Counterpart] = [row for row in _TABLE if "." in row.section]
 
 
 def find_counterpart(name: str) -> Counterpart | None:

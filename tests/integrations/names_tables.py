@@ -10,7 +10,7 @@ PAGE = Path(__file__).parent.parent.parent / "sbert" / "integrations" / "migrati
 SECTION = "\n### "
 HEAD = "\n\n| sentence-transformers | how | here |\n|---|---|---|\n"
 # The parameters that are listed in a section, by their names here.
-KINDS = {"Arguments that change no result": "-", "Arguments at their default": "only"}
+KINDS = {"Arguments that change no result": "no effect", "Arguments at their default": "only"}
 
 
 def rows_of(section: str) -> list[tuple[str, str, str]]:
@@ -18,11 +18,10 @@ def rows_of(section: str) -> list[tuple[str, str, str]]:
     joined = "``, ``".join
     rows = [(f"``{joined(row.names)}``", row.how, row.here) for row in COUNTERPARTS if row.section == section]
     by_reason: dict[tuple[str, str], dict[str, None]] = {}
-    for parameter in PARAMETERS:
-        if parameter.new_name == (kind := KINDS.get(section)):
-            shown = parameter.name if kind == "-" else f"{parameter.of.rpartition('.')[2]}.{parameter.name}"
-            how = "no effect" if kind == "-" else parameter.default
-            by_reason.setdefault((how, parameter.why), {})[shown] = None
+    for parameter in (parameter for parameter in PARAMETERS if parameter.how == KINDS.get(section)):
+        only, name = parameter.how == "only", parameter.names[0]
+        shown = f"{parameter.section.rpartition('.')[2]}.{name}" if only else name
+        by_reason.setdefault((parameter.default if only else parameter.how, parameter.here), {})[shown] = None
     return rows + [(f"``{joined(names)}``", how, why) for (how, why), names in by_reason.items()]
 
 

@@ -121,7 +121,7 @@ def owner(package: str, of: str) -> Any:
     return getattr(module if path.islower() else getattr(module, path), name)
 
 
-@pytest.mark.parametrize("of", dict.fromkeys(each.of for each in PARAMETERS))
+@pytest.mark.parametrize("of", dict.fromkeys(each.section for each in PARAMETERS))
 def test_parameters_are_theirs_in_their_order_with_their_defaults(of: str) -> None:
     ours, original = owner("sbert.integrations.sentence_transformers", of), owner("sentence_transformers", of)
     mine = inspect.signature(ours).parameters
@@ -134,7 +134,7 @@ def test_parameters_are_theirs_in_their_order_with_their_defaults(of: str) -> No
     if of != "models.Transformer":  # Older scripts pass max_seq_length by position.
         assert [name for name in mine if name in given] == in_order
     assert set(mine) - set(given) <= flags
-    older = {each.older for each in PARAMETERS if each.of == of}
+    older = {each.older for each in PARAMETERS if each.section == of}
     assert set(names) - set(mine) - older == UNKNOWN.get(of, set())
     for name in set(mine) & set(given):
         assert (mine[name].default is inspect.Parameter.empty) == (given[name].default is inspect.Parameter.empty)
@@ -155,8 +155,9 @@ UNKNOWN = {
 
 def test_what_is_taken_and_not_used_has_a_reason_and_what_is_not_supported_a_remedy() -> None:
     for each in PARAMETERS:
-        assert (each.new_name in ("-", "only")) == bool(each.why), each
-        assert each.new_name != "only" or each.default, each
+        assert each.how in ("same", "other name", "no effect", "only"), each
+        assert (each.how == "same") == (not each.here), each
+        assert each.how != "only" or each.default, each
         assert each.convert in CONVERT, each
 
 

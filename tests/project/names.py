@@ -81,7 +81,8 @@ def definitions(path: Path) -> Iterator[str]:
 @cache
 def _their_names() -> set[str]:
     with (THEIRS / "names.csv").open(encoding="utf-8", newline="") as file:
-        return {name for row in csv.DictReader(file) for name in row["theirs"].split()}
+        rows = [row for row in csv.DictReader(file) if "." not in row["section"]]  # Others are parameters.
+    return {name for row in rows for name in row["theirs"].split()}
 
 
 def ambiguous_names() -> dict[str, list[str]]:

@@ -35,9 +35,8 @@ class SignatureAdapter:
 
     def __init__(self, of: str) -> None:
         self.name: str = of.rpartition(".")[2]
-        self.parameters: dict[str, switching.ForeignParameter] = {
-            parameter.name: parameter for parameter in switching.PARAMETERS if parameter.of == of
-        }
+        rows = [row for row in switching.PARAMETERS if row.section == of]
+        self.parameters: dict[str, switching.Counterpart] = {row.names[0]: row for row in rows}
         self.signature = inspect.Signature()
         for name, parameter in self.parameters.items():
             default = json.loads(parameter.default) if parameter.default else inspect.Parameter.empty
@@ -59,8 +58,8 @@ class SignatureAdapter:
         for name, argument in bound.arguments.items():
             parameter, default = self.parameters[name], self.signature.parameters[name].default
             value = CONVERT[parameter.convert](argument)
-            if parameter.new_name == "only" and value != default and repr(value) != default:
-                reason = f"only {default!r} is supported; {parameter.why}"
+            if parameter.how == "only" and value != default and repr(value) != default:
+                reason = f"only {default!r} is supported; {parameter.here}"
                 raise ValueError(f"{self.name}({name}={argument!r:.60}): {reason}")
         bound.apply_defaults()
         return bound.arguments
@@ -68,8 +67,8 @@ class SignatureAdapter:
     def translate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Our arguments for theirs by name, as ``bind`` gives them."""
         pairs = [(self.parameters[name], value) for name, value in arguments.items()]
-        taken = [(parameter, value) for parameter, value in pairs if parameter.new_name not in ("-", "only")]
-        return {parameter.new_name or parameter.name: CONVERT[parameter.convert](value) for parameter, value in taken}
+        taken = [(row, value) for row, value in pairs if row.how not in ("no effect", "only")]
+        return {row.here or row.names[0]: CONVERT[row.convert](value) for row, value in taken}
 
     def function(self, ours: Callable[..., Any]) -> Any:
         """The function under their name."""
