@@ -23,39 +23,36 @@ import sys
 from importlib import import_module
 from typing import Any
 
-from sbert.inputs.arguments import publish
 from sbert.integrations.sentence_transformers import util
 from sbert.integrations.sentence_transformers.encoders import CrossEncoder, SentenceTransformer
-from sbert.integrations.sentence_transformers.forms import ModelCardData, SimilarityFunction
-from sbert.integrations.sentence_transformers.readers import InputExample, SentencesDataset
+from sbert.integrations.sentence_transformers.forms import LAZY, ModelCardData, SimilarityFunction, publish_names
+from sbert.integrations.sentence_transformers.readers import InputExample, ParallelSentencesDataset, SentencesDataset
 from sbert.integrations.sentence_transformers.training import (
     CrossEncoderTrainer,
-    CrossEncoderTrainingArguments,
     SentenceTransformerTrainer,
-    SentenceTransformerTrainingArguments,
 )
 from sbert.integrations.sentence_transformers.util import LoggingHandler
 
 __all__ = [
     "CrossEncoder",
     "CrossEncoderTrainer",
-    "CrossEncoderTrainingArguments",
     "InputExample",
     "LoggingHandler",
+    "ParallelSentencesDataset",
     "SentenceTransformer",
     "SentenceTransformerModelCardData",
     "SentenceTransformerTrainer",
-    "SentenceTransformerTrainingArguments",
     "SentencesDataset",
     "SimilarityFunction",
     "install",
     "mine_hard_negatives",
     "quantize_embeddings",
+    *LAZY,
 ]
 __version__ = "6.2.0"  # That of the names.
 # The modules here, and the paths from which theirs are imported, older and newer ones.
 _PATHS = {
-    "encoders": "model sentence_transformer.model cross_encoder.model",
+    "encoders": "model sentence_transformer.model cross_encoder.model sparse_encoder multi_vector_encoder",
     "util": "quantization similarity_functions cross_encoder.util",
     "models": "sentence_transformer.modules base.modules",
     "losses": "sentence_transformer.losses",
@@ -64,7 +61,8 @@ _PATHS = {
     "cross_encoder": "",
     "cross_encoder.losses": "",
     "cross_encoder.evaluation": "",
-    "training": "trainer training_args sampler model_card base.sampler base.trainer base.training_args base.model_card"
+    "training": "trainer training_args sampler model_card data_collator base.sampler base.trainer base.training_args"
+    " base.model_card base.data_collator cross_encoder.data_collator sentence_transformer.data_collator"
     " cross_encoder.trainer cross_encoder.training_args cross_encoder.model_card sentence_transformer.training"
     " sentence_transformer.trainer sentence_transformer.training_args sentence_transformer.model_card",
 }
@@ -74,7 +72,7 @@ _FILES = {
     "losses": "cosent angle",
     "models": "module",
 }
-publish(__name__)
+publish_names(__name__)
 SentenceTransformerModelCardData = ModelCardData
 mine_hard_negatives: Any = util.mine_hard_negatives
 quantize_embeddings: Any = util.quantize_embeddings

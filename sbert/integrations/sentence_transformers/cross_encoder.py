@@ -14,13 +14,12 @@ from torch import Tensor
 
 import sbert.evaluation as evaluators
 import sbert.losses as score_losses
-from sbert.inputs.arguments import publish
 from sbert.integrations.sentence_transformers.encoders import CrossEncoder
 from sbert.integrations.sentence_transformers.evaluation import NANOBEIR, EvaluatorSpec, evaluator_class, read_nanobeir
+from sbert.integrations.sentence_transformers.forms import LAZY, make_module, publish_names
 from sbert.integrations.sentence_transformers.forms import ModelCardData as CrossEncoderModelCardData
-from sbert.integrations.sentence_transformers.forms import make_module
 from sbert.integrations.sentence_transformers.losses import loss_class
-from sbert.integrations.sentence_transformers.training import CrossEncoderTrainer, CrossEncoderTrainingArguments
+from sbert.integrations.sentence_transformers.training import CrossEncoderTrainer
 
 
 class _Binary(score_losses.BinaryCrossEntropyLoss):
@@ -180,6 +179,6 @@ _schemes = {name: _name_weighting(name, value) for name, value in _SCHEMES.items
 _members = {**_loss_classes, **_schemes, "PListMLELambdaWeight": PListMLELambdaWeight}
 losses = make_module(f"{__name__}.losses", _members)
 evaluation = make_module(f"{__name__}.evaluation", _named)
-__all__ = ["CrossEncoder", "CrossEncoderModelCardData", "CrossEncoderTrainer", "CrossEncoderTrainingArguments"]
-__all__ += ["evaluation", "losses"]
-publish(__name__)
+__all__ = ["CrossEncoder", "CrossEncoderModelCardData", "CrossEncoderTrainer", "evaluation", "losses"]
+__all__ += [name for name in LAZY if name.startswith("Cross")]
+publish_names(__name__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from functools import cached_property, wraps
 from operator import attrgetter
 from typing import Any
@@ -11,16 +12,13 @@ from torch import Tensor
 from torch.utils.data import SequentialSampler
 
 from sbert import Pooling, SentenceEncoder, cross_encoder
+from sbert.backends.huggingface import import_from
 from sbert.inputs.arguments import check_choice
 from sbert.inputs.prompts import with_role_prompt
 from sbert.integrations.sentence_transformers import features
 from sbert.integrations.sentence_transformers.forms import ModelCardData, SignatureAdapter
 from sbert.integrations.sentence_transformers.models import add_dim_getters
-from sbert.integrations.sentence_transformers.training import (
-    SentenceTransformerTrainer,
-    SentenceTransformerTrainingArguments,
-    default_loss,
-)
+from sbert.integrations.sentence_transformers.training import SentenceTransformerTrainer, default_loss, make_arguments
 from sbert.integrations.sentence_transformers.util import quantize_embeddings
 from sbert.losses.signature import Signature
 from sbert.pipeline.model import choose_prompt
@@ -31,14 +29,14 @@ _SCHEDULERS = {
     "warmupcosine": "cosine", "warmupcosinewithhardrestarts": "cosine_with_restarts",
 }  # fmt: skip
 _BY_POSITION = (
-    "prompt_name prompt batch_size show_progress_bar output_value precision convert_to_numpy convert_to_tensor device"
-    " normalize_embeddings"
+    "sentences prompt_name prompt batch_size show_progress_bar output_value precision convert_to_numpy"
+    " convert_to_tensor device normalize_embeddings"
 ).split()
 
 
 def _fit(
     model: Any, objectives: Any, evaluator: Any, scheduler: str, best: bool, output: Any, optimizer: Any,
-    optimizer_params: Any, show: bool | None, steps_per_epoch: int | None = None, **arguments: Any,
+    optimizer_params: Any, show: bool | None, callback: Any, steps_per_epoch: int | None = None, **arguments: Any,
 ) -> None:  # fmt: skip
     """Train with a ``DataLoader`` of ``InputExample`` and a loss, or several such pairs alternately.
 
@@ -49,7 +47,7 @@ def _fit(
     if arguments.get("output_dir"):  # Scripts save the model in the same folder, which replaces it.
         arguments["output_dir"] = f"{arguments['output_dir']}-checkpoints"
     loaders, losses = zip(*objectives, strict=True)
-    size, *others = {loader.batch_size for loader in loaders}
+    size, *others = {loader.batch_size or loader.batch_sampler.batch_size for loader in loaders}
     if others:
         raise ValueError(f"the data loaders have the batch sizes {[size, *others]}; pass loaders of one batch size")
     loss = {str(i): default_loss(model) if part is None else part for i, part in enumerate(losses)}
@@ -57,7 +55,7 @@ def _fit(
     epoch = len(data) * (steps_per_epoch or min(-(-len(rows) // size) for rows in data.values()))
     sampler = getattr(loaders[0].dataset, "sampler", loaders[0].sampler)  # A name, of those of ``readers``.
     in_order = "in_order" if isinstance(sampler, SequentialSampler) else "random"
-    args = SentenceTransformerTrainingArguments(
+    args = make_arguments()(
         **arguments,
         lr_scheduler_type=_SCHEDULERS[scheduler.lower()],
         max_steps=round(epoch * arguments["num_train_epochs"]),
@@ -70,9 +68,21 @@ def _fit(
     args.load_best_model_at_end = best and evaluator is not None
     kind = optimizer or torch.optim.AdamW, optimizer_params
     more: dict[str, Any] = {"loss": loss, "evaluator": evaluator, "optimizer_cls_and_kwargs": kind}
-    SentenceTransformerTrainer(model, args, data, **more).train()
+    trainer = SentenceTransformerTrainer(model, args, data, **more)
+    if callback is not None:
+        trainer.add_callback(_report_scores(callback))
+    trainer.train()
     if output is not None:
         model.save(output)
+
+
+def _report_scores(callback: Any) -> Any:
+    """A callback of transformers that calls one of the old ``fit``: ``callback(score, epoch, steps)``."""
+
+    def on_evaluate(_: Any, args: Any, state: Any, control: Any, metrics: Any, **__: Any) -> None:
+        callback(next(iter(metrics.values())), state.epoch, state.global_step)  # The first one decides.
+
+    return type("ReportScores", (import_from("TrainerCallback"),), {"on_evaluate": on_evaluate})()
 
 
 def _fit_pairs(model: Any, loader: Any, loss: Any, **options: Any) -> None:
@@ -86,6 +96,13 @@ def _rows(loader: Any, loss: Any) -> list[tuple[Any, ...]]:
     return [(*row.texts, row.label) if labelled else tuple(row.texts) for row in loader.dataset]
 
 
+def _by_name(args: Any, options: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of ``encode`` by name, with the older name of the first one."""
+    if "inputs" in options:
+        options["sentences"] = options.pop("inputs")
+    return options | dict(zip(_BY_POSITION, args, strict=False))
+
+
 class SentenceTransformer(SentenceEncoder):
     """A ``SentenceEncoder`` with their attributes and prompts, similarities as tensors, and the old ``fit``."""
 
@@ -94,16 +111,22 @@ class SentenceTransformer(SentenceEncoder):
     processor = property(attrgetter("tokenizer"))
     transformers_model = property(lambda self: self[0].auto_model)
     config = property(lambda self: self[0].auto_model.config)
+    load = classmethod(lambda cls, path: cls(path))
     fit: Any = SignatureAdapter("SentenceTransformer.fit").function(_fit)
     old_fit = fit
 
     @wraps(SentenceEncoder.__init__)  # type: ignore[misc]
     def __init__(self, *modules: Any, prompts: Any = None, default_prompt_name: Any = None, **options: Any) -> None:
-        super().__init__(*modules, **options)
+        if isinstance(chain := options.pop("modules", None), Iterable) and not isinstance(chain, str):
+            modules = (*modules, *(chain.values() if isinstance(chain, Mapping) else chain))
+        if card := options.pop("model_card_data", None):
+            vars(self)["model_card_data"] = card
+        super().__init__(*map(features.adapt_module, modules), **options)
         self.prompts = {"query": "", "document": "", **self.prompts, **(prompts or {})}
         self.default_prompt_name = default_prompt_name or self.default_prompt_name
         choose_prompt(self)  # A ValueError if there is no such prompt.
         first, *rest = self
+        vars(self._reader)["processing_kwargs"] = {"text": {}}
         if dim := getattr(first, "dim", 0):
             add_dim_getters(first, dim)
             for module in rest[:1]:
@@ -115,9 +138,39 @@ class SentenceTransformer(SentenceEncoder):
     def __getattr__(self, name: str) -> Any:
         return getattr(self[0].auto_model, name) if "adapter" in name else super().__getattr__(name)
 
-    def encode(self, sentences: Any, *args: Any, **options: Any) -> Any:
+    @property
+    def tokenizer(self) -> Any:
+        """The tokenizer, whose ``model_max_length`` is that of the model."""
+        if (tokenizer := self._reader.tokenizer) is not vars(self).get("_public_tokenizer"):
+            vars(self)["_public_tokenizer"] = tokenizer
+            self.max_seq_length = self._reader.max_seq_length
+        return tokenizer
+
+    @tokenizer.setter
+    def tokenizer(self, tokenizer: Any) -> None:
+        self._reader.tokenizer = tokenizer
+
+    @property
+    def max_seq_length(self) -> int | None:
+        """The limit in tokens, which programs also set in the tokenizer and in the first module."""
+        options = vars(self._reader).get("processing_kwargs", {}).get("text", {})
+        limits = getattr(vars(self).get("_public_tokenizer"), "model_max_length", None), options.get("max_length")
+        for limit in limits:
+            self._reader.max_seq_length = limit if limit and limit < 10**9 else self._reader.max_seq_length
+        length: int | None = self._reader.max_seq_length
+        return length
+
+    @max_seq_length.setter
+    def max_seq_length(self, length: int | None) -> None:
+        self._reader.max_seq_length = length
+        tokenizer: Any = vars(self).get("_public_tokenizer")
+        if hasattr(tokenizer, "model_max_length"):
+            tokenizer.model_max_length = length or 10**30  # As transformers writes that there is none.
+
+    def encode(self, *args: Any, **options: Any) -> Any:
         """Ours; int8 and uint8 in the ranges of the texts of the call, and tensors in the dtype of the weights."""
-        options |= dict(zip(_BY_POSITION, args, strict=False))
+        options = _by_name(args, options)
+        sentences, _ = options.pop("sentences"), self.max_seq_length
         options["precision"] = options.get("precision") or "float32"
         options["truncate_dim"] = self._fit_dim(options.get("truncate_dim") or self.truncate_dim)
         if not self.routes:
@@ -131,6 +184,16 @@ class SentenceTransformer(SentenceEncoder):
         encoded: Any = super().encode(sentences, **options)
         is_float = isinstance(encoded, Tensor) and encoded.dtype == torch.float32
         return encoded.to(self.dtype) if is_float else encoded
+
+    def encode_query(self, *args: Any, **options: Any) -> Any:
+        """``encode`` with the prompt of queries."""
+        options = _by_name(args, options)
+        return self._encode_for("query", options.pop("sentences"), options)
+
+    def encode_document(self, *args: Any, **options: Any) -> Any:
+        """``encode`` with the prompt of documents."""
+        options = _by_name(args, options)
+        return self._encode_for("document", options.pop("sentences"), options)
 
     def _encode_for(self, role: str, sentences: Any, options: dict[str, Any]) -> Any:
         prompts = {"prompt_name": None, "prompt": None, **with_role_prompt(self.prompts, role, options)}
@@ -153,6 +216,11 @@ class SentenceTransformer(SentenceEncoder):
         return features.padded_features(self, sentences)
 
     preprocess = tokenize
+
+    def smart_batching_collate(self, batch: Any) -> tuple[list[dict[str, Tensor]], Tensor]:
+        """The features of each column of rows that are ``InputExample``, and their labels."""
+        columns = zip(*(row.texts for row in batch), strict=True)
+        return [self.tokenize(column) for column in columns], torch.tensor([row.label for row in batch])
 
     def forward(self, value: Any, **_: Any) -> Any:  # type: ignore[override]
         """The vectors of tokens; of features, these with the vectors added."""

@@ -11,10 +11,10 @@ from sbert import evaluation
 from sbert.data.retrieval_data import read_hub_retrieval
 from sbert.distributed.ranks import ALONE
 from sbert.evaluation.evaluator import write_line
-from sbert.inputs.arguments import publish
 from sbert.integrations.sentence_transformers.forms import (
     SignatureAdapter,
     SimilarityFunction,
+    publish_names,
     similarity_name,
 )
 
@@ -246,4 +246,4 @@ _SPECS = {
 globals().update({name: evaluator_class(f"evaluation.{name}", spec) for name, spec in _SPECS.items()})
 BaseEvaluator = SentenceEvaluator
 __all__ = [*_SPECS, "BaseEvaluator", "SentenceEvaluator", "SequentialEvaluator", "SimilarityFunction"]
-publish(__name__)
+publish_names(__name__)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterable
 from dataclasses import replace
+from inspect import signature
 from typing import Any, ClassVar
 
 import numpy as np
@@ -80,6 +80,23 @@ class Module(nn.Module):
         return replace(values, values=result["token_embeddings"][mask])
 
 
+class FeaturesModule(Module):
+    """A module that takes features and inherits from ``nn.Module`` alone."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, features: dict[str, Any]) -> Any:
+        return self.module(features)
+
+
+def adapt_module(module: Any) -> Any:
+    """The module, or one around it if it takes features as modules of theirs do."""
+    is_plain = isinstance(module, nn.Module) and type(module).__call__ is nn.Module.__call__
+    return FeaturesModule(module) if is_plain and "features" in signature(module.forward).parameters else module
+
+
 class LossOfFeatures(nn.Module):
     """A loss of features as one of vectors: for its model, the features have their vectors already."""
 
@@ -115,7 +132,7 @@ def as_loss(loss: Any) -> Any:
     Raises:
         TypeError: If it takes the texts of pairs, as losses of their cross-encoders do.
     """
-    names = list(inspect.signature(loss.forward).parameters) if isinstance(loss, nn.Module) else [""]
+    names = list(signature(loss.forward).parameters) if isinstance(loss, nn.Module) else [""]
     if names[:1] == ["inputs"]:
         name = type(loss).__name__
         raise TypeError(

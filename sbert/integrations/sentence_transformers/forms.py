@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Callable, Mapping
 from enum import Enum
+from functools import cache
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -14,8 +15,39 @@ import torch
 from torch import Tensor, nn
 
 from sbert.functional import SIMILARITIES, check_similarity, pairwise_similarity
-from sbert.inputs.arguments import publish
+from sbert.inputs.arguments import MissingNameError, publish, raise_missing
 from sbert.integrations import switching
+
+# Names that are made when they are first asked for, since they import much.
+LAZY: dict[str, Callable[[], Any]] = {}
+
+
+class NotOfferedMeta(type):
+    """Of a class in place of one that is not here: it can be imported and inherited from, and has no instances."""
+
+    def __call__(cls, *args: Any, **options: Any) -> Any:
+        raise NotImplementedError(cls.__doc__)
+
+
+@cache
+def make_placeholder(module: str, name: str) -> type:
+    """What is imported in place of a name that is not offered: its use is an error that says what to do instead."""
+    return NotOfferedMeta(name, (), {"__doc__": str(MissingNameError(f"module {module!r}", name, ()))})
+
+
+def publish_names(module: str) -> None:
+    """``publish``, with the names that are made when they are asked for, and with placeholders."""
+    publish(module)
+    namespace = vars(sys.modules[module])
+
+    def find(name: str) -> Any:
+        if name in LAZY and name in namespace["__all__"]:
+            return LAZY[name]()
+        if name.startswith("_") or switching.find_counterpart(name) is None:
+            raise_missing(module, name, namespace["__all__"])
+        return make_placeholder(module, name)
+
+    namespace["__getattr__"] = find
 
 
 class SignatureAdapter:
@@ -181,5 +213,5 @@ def make_module(name: str, members: dict[str, Any]) -> ModuleType:
     module = ModuleType(name, f"Their ``{name.partition('sentence_transformers.')[2]}``.")
     vars(module).update(members, __all__=list(members))
     sys.modules[name] = module
-    publish(name)
+    publish_names(name)
     return module

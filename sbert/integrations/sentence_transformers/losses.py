@@ -14,9 +14,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from sbert import losses
-from sbert.inputs.arguments import publish
 from sbert.integrations.sentence_transformers.denoising import DenoisingAutoEncoderLoss
-from sbert.integrations.sentence_transformers.forms import DistanceMetric, SignatureAdapter
+from sbert.integrations.sentence_transformers.forms import DistanceMetric, SignatureAdapter, publish_names
 from sbert.losses.module import LossModule
 
 # Arguments for the trainer, which losses here do not take.
@@ -160,4 +159,4 @@ _DISTANCES = ("TripletDistanceMetric", "SiameseDistanceMetric", "BatchHardTriple
 _NAMED |= dict.fromkeys(_DISTANCES, DistanceMetric)
 globals().update(_NAMED)
 __all__ = list(_NAMED)
-publish(__name__)
+publish_names(__name__)

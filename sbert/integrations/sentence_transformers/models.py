@@ -10,9 +10,8 @@ import torch
 from torch import nn
 
 from sbert import modules
-from sbert.inputs.arguments import publish
 from sbert.integrations.sentence_transformers.features import Module
-from sbert.integrations.sentence_transformers.forms import SignatureAdapter
+from sbert.integrations.sentence_transformers.forms import SignatureAdapter, publish_names
 from sbert.pipeline.model import loading_options
 
 # The modes by their flags, in the order of their vectors.
@@ -115,4 +114,4 @@ _NAMED["WordEmbeddings"].from_text_file = _read_words
 _NAMED |= {"Asym": _NAMED["Router"], "InputModule": Module, "Module": Module}
 globals().update(_NAMED)
 __all__ = list(_NAMED)
-publish(__name__)
+publish_names(__name__)

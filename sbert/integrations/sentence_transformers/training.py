@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import MISSING, asdict, fields
+from dataclasses import MISSING, asdict, field, fields, make_dataclass
 from enum import Enum
 from functools import cache, partial
 from pathlib import Path
 from statistics import fmean
-from types import SimpleNamespace
-from typing import Any
+from typing import Any, get_type_hints
 
 import torch
 
 from sbert.backends.huggingface import import_from
 from sbert.distributed.ranks import ALONE
-from sbert.inputs.arguments import check_choice, nearest_argument, publish, warn
+from sbert.inputs.arguments import check_choice, nearest_argument, warn
 from sbert.integrations import switching
 from sbert.integrations.sentence_transformers.evaluation import SequentialEvaluator
 from sbert.integrations.sentence_transformers.features import LABELS, as_loss, join_documents
+from sbert.integrations.sentence_transformers.forms import LAZY, publish_names
 from sbert.integrations.sentence_transformers.losses import trainer_settings
 from sbert.losses import BinaryCrossEntropyLoss, CoSENTLoss, CrossEntropyLoss
 from sbert.losses.signature import Signature
@@ -34,6 +35,8 @@ _ROWS = {name: row for row in switching.COUNTERPARTS if row.section == switching
 _TRAINER_ROWS = [row for row in switching.COUNTERPARTS if row.section == switching.TRAINERS]
 _OF_TRAINERS = {name: row.plain for row in _TRAINER_ROWS for name in row.names}
 _ELSE = "sbert.Trainer, its callbacks and its settings"
+# Methods that a subclass may override; there is no card whose callback is added.
+_CALLED = "train log evaluate create_optimizer create_scheduler add_model_card_callback save_model push_to_hub".split()
 # Those that are ours under another name, at most.
 _SAME = {name: row.new_name or name for name, row in _ROWS.items() if row.how in ("same", "other name")}
 _OPTIMIZERS: dict[str, Any] = {
@@ -54,6 +57,8 @@ _DEFAULTS = {  # history.jsonl in output_dir has all that is reported.
     "prompts": None, "router_mapping": None, "learning_rate_mapping": None, "warmup_ratio": 0.0,
     "gradient_checkpointing": False,
 }  # fmt: skip
+_NONE = {"None", "False", "no", "", "[]"}  # Values that mean the same.
+_MAPPINGS = ("prompts", "router_mapping", "lr_scheduler_kwargs")  # JSON, on a command line.
 
 
 # How rows become batches, and how batches of several data sets are mixed.
@@ -61,7 +66,7 @@ BatchSamplers = Enum("BatchSamplers", {name.upper(): name for name in _SAMPLERS.
 MultiDatasetBatchSamplers = Enum("MultiDatasetBatchSamplers", {name.upper(): name for name in _MIXES.split()})  # type: ignore[misc]
 
 
-class SentenceTransformerTrainingArguments(SimpleNamespace):
+class Arguments:
     """Their arguments with their defaults, as attributes; ``_config`` makes a ``TrainingConfig`` of them.
 
     Raises:
@@ -70,9 +75,12 @@ class SentenceTransformerTrainingArguments(SimpleNamespace):
     """
 
     def __init__(self, output_dir: str | os.PathLike[str] | None = None, **options: Any) -> None:
-        super().__init__(**_defaults())
+        vars(self).update(_defaults())
         for name, value in {"output_dir": output_dir, **options}.items():
             setattr(self, name, value)
+        self.__post_init__()
+
+    def __post_init__(self) -> None:  # Which the __init__ of a dataclass that inherits from it calls.
         args: Any = self
         args.eval_steps = args.eval_steps or args.logging_steps
         args.metric_for_best_model = args.metric_for_best_model or ("loss" if args.load_best_model_at_end else None)
@@ -82,17 +90,32 @@ class SentenceTransformerTrainingArguments(SimpleNamespace):
     def __setattr__(self, name: str, value: Any) -> None:
         defaults, value = _defaults(), getattr(value, "value", value)
         value = "none" if name == "report_to" and value in ([], ["none"], None) else value
-        if name not in defaults and name not in _ROWS:
+        value = json.loads(value) if name in _MAPPINGS and str(value).startswith('{"') else value
+        if name not in defaults and name not in _ROWS and name not in vars(type(self)).get("__dataclass_fields__", ()):
             meant = nearest_argument(name, defaults)
             raise TypeError(f"unknown argument {name!r}" + (f"; did you mean {meant!r}?" if meant else ""))
-        if name not in _ROWS and value != defaults[name] and (value or defaults[name]):
-            raise ValueError(f"{name}={value!r:.60}: only {defaults[name]!r} is supported; see sbert.TrainingConfig")
+        default = defaults.get(name, value)
+        if name not in _ROWS and value != default and {str(value), str(default)} - _NONE:
+            raise ValueError(f"{name}={value!r:.60}: only {default!r} is supported; see sbert.TrainingConfig")
         if name in _CHOICES:
             check_choice(name, value, _CHOICES[name])
         super().__setattr__(name, value)
 
+    def to_dict(self) -> dict[str, Any]:
+        """The arguments by name."""
+        return dict(vars(self))
 
-CrossEncoderTrainingArguments = SentenceTransformerTrainingArguments
+
+@cache
+def make_arguments() -> Any:
+    """Their class of arguments: a dataclass with the fields of transformers, which is imported for it."""
+    kinds = get_type_hints(import_from("TrainingArguments"))
+    made = [(name, kinds.get(name, str | None), field(default=value)) for name, value in _defaults().items()]
+    name = "SentenceTransformerTrainingArguments"
+    return make_dataclass(name, made, bases=(Arguments,), init=False, namespace={"__module__": __name__})
+
+
+LAZY.update(dict.fromkeys(("SentenceTransformerTrainingArguments", "CrossEncoderTrainingArguments"), make_arguments))
 
 
 @cache
@@ -129,11 +152,7 @@ def _reuse(optimizer: Any) -> tuple[Any, Mapping[str, Any]]:
 
 def _schedule(args: Any, rate: float, total: int, scheduler: Any) -> Callable[[float], float]:
     """The scheduler of their arguments, or one that is given, as our schedule; warm-up is a part of it."""
-    if scheduler is None:
-        warm = args.warmup_steps or args.warmup_ratio or 0
-        warm = math.ceil(warm * total) if warm < 1 else int(warm)
-        trial, options = torch.optim.SGD([torch.zeros(1)], rate), args.lr_scheduler_kwargs
-        scheduler = import_from("get_scheduler")(args.lr_scheduler_type, trial, warm, total, options)
+    scheduler = scheduler or _make_scheduler(args, torch.optim.SGD([torch.zeros(1)], rate), total)
     if not isinstance(scheduler, torch.optim.lr_scheduler.LambdaLR):
         raise ValueError(f"optimizers= has a {type(scheduler).__name__}; pass a LambdaLR, as transformers has them")
 
@@ -144,18 +163,23 @@ def _schedule(args: Any, rate: float, total: int, scheduler: Any) -> Callable[[f
     return factor
 
 
+def _make_scheduler(args: Any, optimizer: Any, total: int) -> Any:
+    warm = args.warmup_steps or args.warmup_ratio or 0
+    warm = math.ceil(warm * total) if warm < 1 else int(warm)
+    return import_from("get_scheduler")(args.lr_scheduler_type, optimizer, warm, total, args.lr_scheduler_kwargs)
+
+
 def _config(args: Any, device: str, total: int, scheduler: Any = None, **more: Any) -> TrainingConfig:
     """Our settings of theirs, for a number of steps in all; ``more`` are those that depend on the data and the loss."""
     ours = {name: getattr(args, theirs) for theirs, name in _SAME.items()} | _choose_optimizer(args) | more
     ours |= {"steps": args.max_steps} if args.max_steps > 0 else {"epochs": args.num_train_epochs}
     ours |= {"max_gradient_norm": args.max_grad_norm or None, "warmup": 0}  # The schedule has the warm-up.
     ours["batch_size"] *= int(os.environ.get("WORLD_SIZE", "1"))
-    state, metric = import_from("TrainerState")(), (args.metric_for_best_model or "").removeprefix("eval_")
+    state, metric = import_from("TrainerState")(), args.metric_for_best_model
     state.compute_steps(args, total)
     if args.fp16 and device == "cpu":
         warn("fp16=True computes in bfloat16 on a CPU, which has no float16")
     samplers = {"batch_sampler": "random", "no_duplicates_hashed": "no_duplicates"}
-    scores = {"evaluator": "score", "": None}  # Their names of a single score, and of none.
     return TrainingConfig(
         **{**ours, "output": None if args.save_strategy == "no" else args.output_dir},
         schedule=_schedule(args, ours["learning_rate"], total, scheduler),
@@ -166,9 +190,15 @@ def _config(args: Any, device: str, total: int, scheduler: Any = None, **more: A
         evaluate_every=state.eval_steps if args.eval_strategy == "steps" else None,
         checkpoint_every=state.save_steps if args.save_strategy == "steps" else None,
         keep=args.save_total_limit or 10**9,  # All, as theirs.
-        metric=f"evaluation_{metric}" if metric.endswith("loss") else scores.get(metric, metric),
+        metric=_our_score(metric) if metric else None,
         minimize=None if args.greater_is_better is None else not args.greater_is_better,
     )
+
+
+def _our_score(name: str) -> str:
+    """Our name of a score."""
+    name = name.removeprefix("eval_")
+    return f"evaluation_{name}" if name.endswith("loss") else {"evaluator": "score"}.get(name, name)
 
 
 def _rename_scores(scores: Mapping[str, float], prefix: str = "eval") -> dict[str, float]:
@@ -202,15 +232,15 @@ class _Reporter(Callback):
         owner, step = self.owner, self.progress.step
         owner.state.global_step, owner.state.epoch = step, step / self.steps_per_epoch
         for event in events:
-            owner.control = getattr(owner.handler, event)(owner.args, owner.state, owner.control, **more)
+            owner.control = getattr(owner.callback_handler, event)(owner.args, owner.state, owner.control, **more)
         if owner.control.should_training_stop:
             self.progress.stop()
 
     def log(self, metrics: Mapping[str, float]) -> None:
         """Add a line to the history."""
-        logs = {**metrics, "epoch": self.progress.step / self.steps_per_epoch}
-        self.owner.state.log_history.append({**logs, "step": self.progress.step})
-        self.call("on_log", logs=logs)
+        self.call()
+        self.owner.log(dict(metrics))
+        self.call()
 
     def on_step(self, progress: Any) -> None:
         """Log what is due."""
@@ -228,7 +258,8 @@ class _Reporter(Callback):
     def on_evaluate(self, progress: Any) -> None:
         """Log the scores, and remember the best."""
         state, scores = self.owner.state, _rename_scores(progress.metrics)
-        self.log(scores)
+        if not self.owner.overrides("evaluate"):  # Which logs its scores itself.
+            self.log(scores)
         self.call("on_evaluate", metrics=scores)
         if progress.improved:
             state.best_metric = progress.metrics[self.config["metric"] or next(iter(progress.metrics))]
@@ -283,7 +314,7 @@ class SentenceTransformerTrainer:
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        for name in sorted({*dir(import_from("Trainer")), *_OF_TRAINERS} & {*vars(cls)} - {"train"}):
+        for name in sorted({*dir(import_from("Trainer")), *_OF_TRAINERS} & {*vars(cls)} - {*_CALLED}):
             if not name.startswith("__"):
                 raise TypeError(f"{cls.__name__}.{name} is never called here; instead: {_OF_TRAINERS.get(name, _ELSE)}")
 
@@ -293,16 +324,16 @@ class SentenceTransformerTrainer:
         callbacks: Iterable[Any] | None = None, optimizers: tuple[Any, Any] = (None, None),
         optimizer_cls_and_kwargs: tuple[Any, Mapping[str, Any]] | None = None, **options: Any,
     ) -> None:  # fmt: skip
-        tokenizer = getattr(model, "tokenizer", None)
+        tokenizer, _ = getattr(model, "tokenizer", None), getattr(model, "max_seq_length", None)
         for name, value in options.items():
             is_that = name in ("tokenizer", "processing_class") and value is tokenizer
             if not is_that and (name not in _OF_TRAINERS or value is not None):
                 instead = _OF_TRAINERS.get(name, _ELSE)
                 raise TypeError(f"{type(self).__name__}() takes no {name}={value!r:.60}; instead: {instead}")
-        self.args = args or SentenceTransformerTrainingArguments()
+        self.args = args or make_arguments()()
         self.model = model.to("cpu") if self.args.use_cpu else model
-        self.optimizer = optimizer_cls_and_kwargs if optimizers[0] is None else _reuse(optimizers[0])
-        self.scheduler = optimizers[1]
+        self.processing_class, self.optimizer_cls_and_kwargs = tokenizer, optimizer_cls_and_kwargs
+        self.optimizer, self.lr_scheduler = optimizers
         self.train_dataset, self.eval_dataset = train_dataset, eval_dataset
         named = loss if isinstance(loss, Mapping) else {"": default_loss(model) if loss is None else loss}
         new = {name: as_loss(part(model) if isinstance(part, type) else part) for name, part in named.items()}
@@ -311,14 +342,20 @@ class SentenceTransformerTrainer:
         self.state, self.control = import_from("TrainerState")(), import_from("TrainerControl")()
         module = import_from("trainer_callback")
         theirs = [module.DefaultFlowCallback, *(callbacks or ())]
-        self.handler = module.CallbackHandler(theirs, model, tokenizer, *optimizers)
-        for callback in self.handler.callbacks:
+        handler = self.callback_handler = module.CallbackHandler(theirs, model, tokenizer, *optimizers)
+        for callback in handler.callbacks:
             if not isinstance(callback, module.TrainerCallback):
                 raise TypeError(f"callbacks has {callback!r:.60}; pass those of transformers")
-        self.add_callback = self.handler.add_callback
+        self.add_callback, self.pop_callback = handler.add_callback, handler.pop_callback
+        self.remove_callback = handler.remove_callback
 
-    def trainer(self, eval_dataset: Any = None) -> Trainer:
-        """Our trainer with the same settings."""
+    @classmethod
+    def overrides(cls, *names: str) -> bool:
+        """Whether a subclass has a method of its own under one of these names."""
+        return any(getattr(cls, name) is not getattr(SentenceTransformerTrainer, name) for name in names)
+
+    def trainer(self, eval_dataset: Any = None, is_run: bool = False) -> Trainer:
+        """Our trainer with the same settings; for a run, with the optimizer and the scheduler that a subclass makes."""
         args, held_out = self.args, self.eval_dataset if eval_dataset is None else eval_dataset
         trained = held_out if self.train_dataset is None else self.train_dataset
         data, others = (rows if isinstance(rows, Mapping) else {"data": rows} for rows in (trained, held_out))
@@ -330,7 +367,6 @@ class SentenceTransformerTrainer:
             )
         held_out = others if isinstance(held_out, Mapping) else others["data"]
         more = {name: value for loss in losses.values() for name, value in trainer_settings(loss).items()}
-        more |= _choose_optimizer(args, self.optimizer)
         more |= {"mix": "round_robin"} if len(data) == 1 else {}  # Any other reads a whole stream.
         guide, size = more.pop("guide", None), args.per_device_eval_batch_size
         compares_rows = any(getattr(loss, "least_rows", 1) > 1 for loss in losses.values())  # Of a batch.
@@ -339,12 +375,19 @@ class SentenceTransformerTrainer:
         columns_of = {name: _columns_of(rows, loss_of[name]) for name, rows in {**others, **data}.items()}
         device = self.model.device.type
         trainer = Trainer(
-            self.model, data, self.loss, _config(args, device, 1, self.scheduler, **more), evaluator=self.evaluator,
+            self.model, data, self.loss, _config(args, device, 1, **more), evaluator=self.evaluator,
             evaluation_data=held_out, guide=guide,
             columns={name: columns for name, (columns, _) in columns_of.items() if columns},
             label={name: label for name, (_, label) in columns_of.items() if label},
         )  # fmt: skip
-        trainer.config = _config(args, device, trainer.batches.steps(trainer.config)[0], self.scheduler, **more)
+        total = trainer.batches.steps(trainer.config)[0]
+        if is_run and self.overrides("create_optimizer", "create_scheduler"):
+            self.create_optimizer()
+        if is_run and self.overrides("create_scheduler"):
+            self.create_scheduler(total, self.optimizer)
+        chosen = self.optimizer_cls_and_kwargs if self.optimizer is None else _reuse(self.optimizer)
+        more |= _choose_optimizer(args, chosen)
+        trainer.config = _config(args, device, total, self.lr_scheduler, **more)
         return trainer
 
     def train(self, resume_from_checkpoint: str | os.PathLike[str] | bool | None = None) -> Any:
@@ -353,26 +396,58 @@ class SentenceTransformerTrainer:
         Raises:
             ValueError: If it is to resume from another checkpoint than the newest one of the output folder.
         """
-        trainer, args, checkpoint = self.trainer(), self.args, resume_from_checkpoint
+        trainer, args, checkpoint = self.trainer(is_run=True), self.args, resume_from_checkpoint
         trainer.callbacks.append(_Reporter(self, trainer))
         last = newest(Path(args.output_dir or "") / "checkpoints")
         if not isinstance(checkpoint, bool | None) and (last is None or Path(checkpoint).resolve() != last.resolve()):
             raise ValueError(f"resume_from_checkpoint={checkpoint!r}: the newest is {last}; pass True for that")
         if args.eval_strategy == "no":
             trainer.evaluator = None
+        elif self.overrides("evaluate"):
+            trainer.evaluator = lambda _: {_our_score(name): score for name, score in self.evaluate().items()}
         show = None if args.disable_tqdm is None else not args.disable_tqdm
         trainer.fit(resume=bool(checkpoint), show_progress_bar=show)
         metrics = [{}, *self.state.log_history][-1]  # The first of several processes has them.
         output = import_from("TrainOutput", "transformers.trainer_utils")
         return output(self.state.global_step, metrics.get("train_loss", 0.0), metrics)
 
-    def evaluate(self, eval_dataset: Any = None, *_: Any, metric_key_prefix: str = "eval") -> dict[str, float]:
+    def create_optimizer(self, model: Any = None) -> Any:
+        """The optimizer of all weights that are trained, in groups with and without a weight decay."""
+        if self.optimizer is None:
+            by_name = _OPTIMIZERS[self.args.optim], {"lr": self.args.learning_rate}
+            kind, options = self.optimizer_cls_and_kwargs or by_name
+            losses = self.loss.values() if isinstance(self.loss, Mapping) else [self.loss]
+            parts = [model or self.model, *(loss for loss in losses if isinstance(loss, torch.nn.Module))]
+            weights = dict.fromkeys(weight for part in parts for weight in part.parameters() if weight.requires_grad)
+            groups = [
+                {"params": [weight for weight in weights if weight.ndim > 1], "weight_decay": self.args.weight_decay},
+                {"params": [weight for weight in weights if weight.ndim <= 1], "weight_decay": 0.0},
+            ]
+            self.optimizer = (getattr(torch.optim, kind) if isinstance(kind, str) else kind)(groups, **options)
+        return self.optimizer
+
+    def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
+        """The scheduler of the arguments for a number of steps."""
+        if self.lr_scheduler is None:
+            optimizer = self.optimizer if optimizer is None else optimizer
+            self.lr_scheduler = _make_scheduler(self.args, optimizer, num_training_steps)
+        return self.lr_scheduler
+
+    def log(self, logs: dict[str, float], *_: Any) -> None:
+        """Add a line to the history."""
+        logs = {**logs, "epoch": self.state.epoch}
+        self.state.log_history.append({**logs, "step": self.state.global_step})
+        self.control = self.callback_handler.on_log(self.args, self.state, self.control, logs)
+
+    def evaluate(
+        self, eval_dataset: Any = None, *_: Any, metric_key_prefix: str = "eval", **__: Any
+    ) -> dict[str, float]:
         """The metrics of the evaluator, and the loss of the evaluation data; their names begin with the prefix."""
         evaluator = self.trainer(eval_dataset).evaluator
         if evaluator is None:
             raise ValueError("there is nothing to evaluate; pass evaluator= or eval_dataset=")
         scores = _rename_scores(measure(evaluator, self.model, ALONE), metric_key_prefix)
-        self.state.log_history.append({**scores, "epoch": self.state.epoch, "step": self.state.global_step})
+        self.log(scores)
         return scores
 
     def save_model(self, output_dir: str | os.PathLike[str] | None = None) -> None:
@@ -404,7 +479,6 @@ def default_loss(model: Any) -> Any:
 
 
 __all__ = [
-    "BatchSamplers", "CrossEncoderTrainer", "CrossEncoderTrainingArguments", "MultiDatasetBatchSamplers",
-    "SentenceTransformerTrainer", "SentenceTransformerTrainingArguments",
+    "BatchSamplers", "CrossEncoderTrainer", "MultiDatasetBatchSamplers", "SentenceTransformerTrainer", *LAZY,
 ]  # fmt: skip
-publish(__name__)
+publish_names(__name__)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import shutil
 import time
+from collections import Counter
+from collections.abc import Mapping
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -17,12 +19,13 @@ from tqdm.auto import tqdm
 
 from sbert import search
 from sbert.functional import truncate
-from sbert.inputs.arguments import check_choice, publish
+from sbert.inputs.arguments import check_choice
 from sbert.integrations.sentence_transformers.forms import (  # noqa: F401
     SignatureAdapter,
     SimilarityFunction,
     as_rows,
     compare_by,
+    publish_names,
 )
 from sbert.storage.atomic import replacing_file
 
@@ -54,9 +57,35 @@ def _communities(vectors: Any, **options: Any) -> list[list[int]]:
     return search.community_detection(as_rows(vectors), **options)
 
 
+# Of scores: with a cross-encoder, of its scores.
+_LIMITS = ("max_score", "min_score", "margin", "relative_margin")
+
+
+def _rescore(rows: Any, scorer: Any, limits: Mapping[str, float], chosen: slice, form: str) -> list[dict[str, Any]]:
+    """Rows of a query and documents, positives first, with the negatives that suit the scores of a cross-encoder."""
+    mined = []
+    for row in rows:
+        scores = scorer.predict([(row["query"], text) for text in row["documents"]], show_progress_bar=False)
+        positives, lowest = row["documents"][: sum(row["labels"])], min(scores[: sum(row["labels"])])
+        most = min(limits.get("max_score", np.inf), lowest - limits.get("margin", -np.inf))
+        most = min(most, lowest - abs(lowest) * limits.get("relative_margin", -np.inf))
+        order = [i for i in np.argsort(-scores, kind="stable") if limits.get("min_score", -np.inf) <= scores[i] <= most]
+        texts = [row["documents"][i] for i in order if not row["labels"][i]][chosen]
+        labels = [1] * len(positives) + [0] * len(texts)
+        lists = [{"query": row["query"], "documents": positives + texts, "labels": labels}] if texts else []
+        if not form.startswith("labeled"):
+            parts = [{"negative": text} for text in texts]
+            if form == "n-tuple":
+                parts = [{f"negative_{i}": text for i, text in enumerate(texts, 1)}]
+                parts = parts if len(texts) == chosen.stop - chosen.start else []
+            lists = [{"anchor": row["query"], "positive": text, **part} for text in positives for part in parts]
+        mined += lists
+    return mined
+
+
 def _negatives(
     dataset: Any, model: Any, anchor: str | None, positive: str | None, corpus: Any, form: str, strategy: str,
-    as_triplets: bool | None, **options: Any,
+    as_triplets: bool | None, cross_encoder: Any, **options: Any,
 ) -> Any:  # fmt: skip
     from datasets import Dataset  # type: ignore[import-untyped]
 
@@ -66,8 +95,15 @@ def _negatives(
     columns = {"anchor": anchor or dataset.column_names[0], "positive": positive or dataset.column_names[1]}
     pairs = list(zip(*(list(dataset[name]) for name in columns.values()), strict=True))
     mining: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    limits = {name: mining.pop(name) for name in _LIMITS if cross_encoder is not None and name in mining}
     mining |= {"as_triplets": form == "triplet", "as_lists": form.startswith("labeled")}
+    if limits:  # The nearest candidates, of which the cross-encoder chooses.
+        first, count = mining.pop("range_min", 0), mining["negatives"]
+        most = mining.pop("range_max", None) or first + 10 * count + max(Counter(query for query, _ in pairs).values())
+        mining |= {"negatives": most, "range_max": most, "as_triplets": False, "as_lists": True}
     mined = search.mine_hard_negatives(model, pairs, corpus, seed=None if strategy == "top" else 42, **mining)
+    if limits:
+        mined = _rescore(mined, cross_encoder, limits, slice(first, first + count), form)
     columns |= {"query": columns["anchor"], "documents": columns["positive"]}
     if form == "labeled-pair":
         mined = [
@@ -154,4 +190,4 @@ __all__ = [
     *"paraphrase_mining semantic_search_faiss semantic_search_usearch".split(),
 ]
 __all__ = [name for name in __all__ if name[0] != "_"]
-publish(__name__)
+publish_names(__name__)
