@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import cached_property, wraps
 from operator import attrgetter
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,6 +24,7 @@ from sbert.integrations.sentence_transformers.util import quantize_embeddings
 from sbert.losses.signature import Signature
 from sbert.pipeline.model import choose_prompt
 from sbert.pipeline.run import output_dims
+from sbert.saving.format import find_foreign_file
 
 _SCHEDULERS = {
     "constantlr": "constant", "warmupconstant": "constant_with_warmup", "warmuplinear": "linear",
@@ -210,6 +212,16 @@ class SentenceTransformer(SentenceEncoder):
     def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Tensor:  # type: ignore[override]
         """The similarity of each row of one and the same row of the other: (rows,)."""
         return torch.as_tensor(super().similarity_pairwise(embeddings1, embeddings2))
+
+    def save(self, path: Any, *args: Any, create_model_card: bool = True, **options: Any) -> None:  # type: ignore[override]
+        """Ours; among files of another program, the files of the model alone are written, as theirs does."""
+        folder = Path(path)
+        if not folder.is_dir() or find_foreign_file(folder) is None:
+            return super().save(folder, *args, create_model_card=create_model_card, **options)
+        self.write(folder, folder.name, folder)
+        if not create_model_card:
+            (folder / "README.md").unlink()
+        return None
 
     def tokenize(self, sentences: Any, *_: Any, **__: Any) -> dict[str, Tensor]:  # type: ignore[override]
         """The padded features of texts."""

@@ -186,12 +186,18 @@ class ModelCardData(SimpleNamespace):
             raise AttributeError(name)
 
 
+class DistanceName(str):
+    """The name of a distance, which programs read as that of a function."""
+
+    __name__ = property(str.__str__)  # type: ignore[assignment]
+
+
 class DistanceMetric:
     """Names of distances, under the names of all their enumerations of them."""
 
-    COSINE = COSINE_DISTANCE = "cosine"
-    EUCLIDEAN = "euclidean"
-    MANHATTAN = "manhattan"
+    COSINE = COSINE_DISTANCE = DistanceName("cosine")
+    EUCLIDEAN = DistanceName("euclidean")
+    MANHATTAN = DistanceName("manhattan")
     cosine_distance = COSINE
     eucledian_distance = euclidean_distance = EUCLIDEAN
 

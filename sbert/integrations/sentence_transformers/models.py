@@ -82,7 +82,10 @@ class InstanceCheckMeta(type):
         return isinstance(module, getattr(cls, "alike", ())) or super().__instancecheck__(module)
 
 
-class _NamedModule(metaclass=InstanceCheckMeta): ...
+class _NamedModule(metaclass=InstanceCheckMeta):
+    def __init__(self, *args: Any, **options: Any) -> None:
+        is_bare = isinstance(self, modules.Dense) and not args and not options  # A subclass makes its layer itself.
+        (nn.Module.__init__ if is_bare else super().__init__)(*[self] * is_bare, *args, **options)
 
 
 def _module_class(of: str, ours: type[nn.Module], make: Callable[..., nn.Module]) -> Any:
