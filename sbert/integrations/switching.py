@@ -49,12 +49,13 @@ class Counterpart(NamedTuple):
         return self.here.replace("``", "")
 
 
-def _read(name: str) -> list[list[str]]:
+def read_table(name: str) -> list[list[str]]:
+    """The rows of one of the tables of their names, without its head."""
     with (_FOLDER / name).open(encoding="utf-8", newline="") as file:
         return list(csv.reader(file))[1:]
 
 
-_TABLE = [Counterpart(section, names.split(), *more) for section, names, *more in _read("names.csv")]
+_TABLE = [Counterpart(section, names.split(), *more) for section, names, *more in read_table("names.csv")]
 COUNTERPARTS: list[Counterpart] = [row for row in _TABLE if "." not in row.section]
 PARAMETERS: list[Counterpart] = [row for row in _TABLE if "." in row.section]
 
@@ -73,12 +74,12 @@ def find_counterpart(name: str) -> Counterpart | None:
 # --------------------------------------------------------------- arguments of calls, for ``sbert.inputs.arguments``
 
 # Names that are not taken, and the names here that an error suggests; () if there is no equivalent.
-SUGGESTIONS: dict[str, tuple[str, ...]] = {name: tuple(here.split()) for name, here in _read("suggestions.csv")}
+SUGGESTIONS: dict[str, tuple[str, ...]] = {name: tuple(here.split()) for name, here in read_table("suggestions.csv")}
 for _row in COUNTERPARTS:
     if _row.section == TRAINING and _row.new_name:
         SUGGESTIONS |= dict.fromkeys(_row.names, (_row.new_name,))
 # Names that the encoders take as well as those here.
-ALIASES: dict[str, str] = dict(_read("aliases.csv"))
+ALIASES: dict[str, str] = dict(read_table("aliases.csv"))
 # Arguments without an equivalent: those that change nothing here, and those that are taken at their default alone.
 REFUSED = {name: row for row in COUNTERPARTS if row.section == OF_MODELS for name in row.names}
 

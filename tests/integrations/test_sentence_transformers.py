@@ -227,13 +227,16 @@ from sentence_transformers.evaluation import EmbeddingSimilarityEvaluator
 from sentence_transformers.sentence_transformer.losses import CoSENTLoss
 from sentence_transformers.training_args import BatchSamplers
 assert CoSENTLoss is losses.CoSENTLoss
-assert sentence_transformers.__version__ and not hasattr(sentence_transformers, "SparseEncoder")
-assert getattr(sentence_transformers, "SparseEncoder", None) is None
+from sentence_transformers import SparseEncoder
+from sentence_transformers.sentence_transformer.model_card import SentenceTransformerModelCardCallback
+assert sentence_transformers.__version__ and not hasattr(sentence_transformers, "NoSuchName")
+class Mine(SparseEncoder): pass
 model = SentenceTransformer({str(folder)!r}, device="cpu")
+assert not isinstance(model, (Mine, SparseEncoder, SentenceTransformerModelCardCallback))
 print(type(model).__module__, util.cos_sim(model.encode("a cat"), model.encode("a cat")).shape)
 try:
-    from sentence_transformers import SparseEncoder
-except ImportError as error:
+    Mine("a name")
+except NotImplementedError as error:
     print(error)
 """
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path)

@@ -18,7 +18,6 @@ candidates only. An argument that is taken and not used is in the guide's table 
 
 from __future__ import annotations
 
-import re
 import sys
 from importlib import import_module
 from typing import Any
@@ -27,73 +26,30 @@ from sbert.integrations.sentence_transformers import util
 from sbert.integrations.sentence_transformers.encoders import CrossEncoder, SentenceTransformer
 from sbert.integrations.sentence_transformers.forms import LAZY, ModelCardData, SimilarityFunction, publish_names
 from sbert.integrations.sentence_transformers.readers import InputExample, ParallelSentencesDataset, SentencesDataset
-from sbert.integrations.sentence_transformers.training import (
-    CrossEncoderTrainer,
-    SentenceTransformerTrainer,
-)
+from sbert.integrations.sentence_transformers.training import CrossEncoderTrainer, SentenceTransformerTrainer
 from sbert.integrations.sentence_transformers.util import LoggingHandler
+from sbert.integrations.switching import read_table
 
-__all__ = [
-    "CrossEncoder",
-    "CrossEncoderTrainer",
-    "InputExample",
-    "LoggingHandler",
-    "ParallelSentencesDataset",
-    "SentenceTransformer",
-    "SentenceTransformerModelCardData",
-    "SentenceTransformerTrainer",
-    "SentencesDataset",
-    "SimilarityFunction",
-    "install",
-    "mine_hard_negatives",
-    "quantize_embeddings",
-    *LAZY,
-]
+__all__ = ["InputExample", "LoggingHandler", "SentencesDataset", "SimilarityFunction", "install", *LAZY]
+__all__ += ["CrossEncoder", "CrossEncoderTrainer", "ParallelSentencesDataset", "SentenceTransformer"]
+__all__ += ["SentenceTransformerModelCardData", "SentenceTransformerTrainer", "quantize_embeddings"]
+__all__ += ["mine_hard_negatives"]
 __version__ = "6.2.0"  # That of the names.
-# The modules here, and the paths from which theirs are imported, older and newer ones.
-_PATHS = {
-    "encoders": "model sentence_transformer.model cross_encoder.model sparse_encoder multi_vector_encoder",
-    "util": "quantization similarity_functions cross_encoder.util",
-    "models": "sentence_transformer.modules base.modules",
-    "losses": "sentence_transformer.losses",
-    "evaluation": "base.evaluation sentence_transformer.evaluation",
-    "readers": "datasets sentence_transformer.readers sentence_transformer.datasets",
-    "cross_encoder": "",
-    "cross_encoder.losses": "",
-    "cross_encoder.evaluation": "",
-    "training": "trainer training_args sampler model_card data_collator base.sampler base.trainer base.training_args"
-    " base.model_card base.data_collator cross_encoder.data_collator sentence_transformer.data_collator"
-    " cross_encoder.trainer cross_encoder.training_args cross_encoder.model_card sentence_transformer.training"
-    " sentence_transformer.trainer sentence_transformer.training_args sentence_transformer.model_card",
-}
-# The files of theirs whose names are not those of a class.
-_FILES = {
-    "util": "similarity retrieval quantization tensor environment hard_negatives file_io logging distributed misc",
-    "losses": "cosent angle",
-    "models": "module",
-}
 publish_names(__name__)
 SentenceTransformerModelCardData = ModelCardData
 mine_hard_negatives: Any = util.mine_hard_negatives
 quantize_embeddings: Any = util.quantize_embeddings
 
 
-def _paths_below(package: str, module: Any) -> list[str]:
-    """The names of files in a package of theirs: of its classes, as they are and in lower case, and others."""
-    names = getattr(module, "__all__", [])
-    words = [re.sub("(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower() for name in names]
-    files = [re.sub("_(loss|evaluator)$", "", word) for word in words]
-    return [*names, *files, *_FILES.get(package, "").split()]
-
-
 def _set_paths() -> None:
-    sys.modules[f"{__name__}.sentence_transformer"] = sys.modules[f"{__name__}.base"] = sys.modules[__name__]
-    for name, paths in _PATHS.items():
+    """The paths from which their modules are imported, older and newer ones, and those of the files of classes."""
+    for path in ("sentence_transformer", "base", "sparse_encoder", "multi_vector_encoder"):
+        sys.modules[f"{__name__}.{path}"] = sys.modules[__name__]
+    for name, paths in read_table("paths.csv"):
         module = import_module(f"{__name__}.{name}")
-        for path in (name, *paths.split()):
-            for full in (path, *(f"{path}.{file}" for file in _paths_below(name, module))):
-                sys.modules.setdefault(f"{__name__}.{full}", module)
-            if "." not in path:
+        for path in paths.split():
+            sys.modules.setdefault(f"{__name__}.{path}", module)
+            if path.islower() and "." not in path:
                 globals()[path] = module
 
 

@@ -30,6 +30,7 @@ _SCHEDULERS = {
     "constantlr": "constant", "warmupconstant": "constant_with_warmup", "warmuplinear": "linear",
     "warmupcosine": "cosine", "warmupcosinewithhardrestarts": "cosine_with_restarts",
 }  # fmt: skip
+_NO_LIMIT = int(1e30)  # As transformers writes it.
 _BY_POSITION = (
     "sentences prompt_name prompt batch_size show_progress_bar output_value precision convert_to_numpy"
     " convert_to_tensor device normalize_embeddings"
@@ -109,6 +110,7 @@ class SentenceTransformer(SentenceEncoder):
     """A ``SentenceEncoder`` with their attributes and prompts, similarities as tensors, and the old ``fit``."""
 
     model_card_data = cached_property(lambda _: ModelCardData())
+    _public_tokenizer: Any = None  # Once a program has read it.
     _target_device = property(attrgetter("device"))
     processor = property(attrgetter("tokenizer"))
     transformers_model = property(lambda self: self[0].auto_model)
@@ -142,8 +144,8 @@ class SentenceTransformer(SentenceEncoder):
 
     @property
     def tokenizer(self) -> Any:
-        """The tokenizer, whose ``model_max_length`` is that of the model."""
-        if (tokenizer := self._reader.tokenizer) is not vars(self).get("_public_tokenizer"):
+        """The tokenizer, whose ``model_max_length`` is the limit of the model from now on."""
+        if (tokenizer := self._reader.tokenizer) is not self._public_tokenizer:
             vars(self)["_public_tokenizer"] = tokenizer
             self.max_seq_length = self._reader.max_seq_length
         return tokenizer
@@ -156,18 +158,16 @@ class SentenceTransformer(SentenceEncoder):
     def max_seq_length(self) -> int | None:
         """The limit in tokens, which programs also set in the tokenizer and in the first module."""
         options = vars(self._reader).get("processing_kwargs", {}).get("text", {})
-        limits = getattr(vars(self).get("_public_tokenizer"), "model_max_length", None), options.get("max_length")
-        for limit in limits:
-            self._reader.max_seq_length = limit if limit and limit < 10**9 else self._reader.max_seq_length
+        limit = options.get("max_length") or getattr(self._public_tokenizer, "model_max_length", None)
+        self._reader.max_seq_length = self._reader.max_seq_length if limit in (None, _NO_LIMIT) else limit
         length: int | None = self._reader.max_seq_length
         return length
 
     @max_seq_length.setter
     def max_seq_length(self, length: int | None) -> None:
         self._reader.max_seq_length = length
-        tokenizer: Any = vars(self).get("_public_tokenizer")
-        if hasattr(tokenizer, "model_max_length"):
-            tokenizer.model_max_length = length or 10**30  # As transformers writes that there is none.
+        if hasattr(self._public_tokenizer, "model_max_length"):
+            self._public_tokenizer.model_max_length = length or _NO_LIMIT
 
     def encode(self, *args: Any, **options: Any) -> Any:
         """Ours; int8 and uint8 in the ranges of the texts of the call, and tensors in the dtype of the weights."""
@@ -213,7 +213,7 @@ class SentenceTransformer(SentenceEncoder):
         """The similarity of each row of one and the same row of the other: (rows,)."""
         return torch.as_tensor(super().similarity_pairwise(embeddings1, embeddings2))
 
-    def save(self, path: Any, *args: Any, create_model_card: bool = True, **options: Any) -> None:  # type: ignore[override]
+    def save(self, path: Any, *args: Any, create_model_card: bool = True, **options: Any) -> None:
         """Ours; among files of another program, the files of the model alone are written, as theirs does."""
         folder = Path(path)
         if not folder.is_dir() or find_foreign_file(folder) is None:

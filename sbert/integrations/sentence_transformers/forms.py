@@ -189,7 +189,7 @@ class ModelCardData(SimpleNamespace):
 class DistanceName(str):
     """The name of a distance, which programs read as that of a function."""
 
-    __name__ = property(str.__str__)  # type: ignore[assignment]
+    __name__ = property(str.__str__)
 
 
 class DistanceMetric:

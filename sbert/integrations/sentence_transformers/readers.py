@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import math
-import os
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -82,38 +81,26 @@ class ParallelSentencesDataset(SentencesDataset):
     Args:
         student_model: The model in training, which is not needed.
         teacher_model: The model that encodes the first text of a line.
-        batch_size: Texts that the teacher encodes at once.
-        use_embedding_cache: Not needed: the teacher encodes each text once.
+        options: ``batch_size`` of the teacher; others are not needed.
     """
 
-    def __init__(
-        self,
-        student_model: Any,
-        teacher_model: Any,
-        batch_size: int = 8,
-        use_embedding_cache: bool = True,  # noqa: ARG002
-    ) -> None:
+    def __init__(self, student_model: Any, teacher_model: Any, batch_size: int = 8, **options: Any) -> None:  # noqa: ARG002
         super().__init__([])
         self._teacher = partial(teacher_model.encode, batch_size=batch_size, show_progress_bar=False)
 
-    def load_data(self, filepath: str | os.PathLike[str], *args: Any, **options: Any) -> None:
+    def load_data(self, filepath: str, *args: Any, **options: Any) -> None:
         """Add the lines of a file, which may be compressed: a text and its translations, between tabs."""
-        with (gzip.open if str(filepath).endswith(".gz") else open)(filepath, "rt", encoding="utf-8") as file:
+        with (gzip.open if filepath.endswith(".gz") else open)(filepath, "rt", encoding="utf-8") as file:
             self.add_dataset((line.strip().split("\t") for line in file), *args, **options)
 
     def add_dataset(
-        self, parallel_sentences: Iterable[Sequence[str]], weight: int = 100, max_sentences: int | None = None,
-        max_sentence_length: int | None = 128,
-    ) -> None:  # fmt: skip
-        """Add texts and their translations; longer ones, in characters, are left out.
-
-        Raises:
-            ValueError: If the weight is not the default: texts are drawn once in an epoch.
-        """
+        self, rows: Any, weight: int = 100, max_sentences: float | None = None, max_sentence_length: float | None = 128
+    ) -> None:
+        """Add texts and their translations; those with more characters are left out, and a weight is an error."""
         if weight != 100:
             raise ValueError(f"weight={weight}: each text is drawn once in an epoch; add a dataset several times")
         texts: dict[str, dict[str, None]] = {}
-        for row in parallel_sentences:
+        for row in rows:
             if len(texts) < (max_sentences or math.inf) and max(map(len, row)) <= (max_sentence_length or math.inf):
                 texts.setdefault(row[0], {}).update(dict.fromkeys(row))
         for vector, translations in zip(self._teacher(list(texts)), texts.values(), strict=True):

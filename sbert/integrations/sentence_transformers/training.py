@@ -413,18 +413,12 @@ class SentenceTransformerTrainer:
 
     def create_optimizer(self, model: Any = None) -> Any:
         """The optimizer of all weights that are trained, in groups with and without a weight decay."""
-        if self.optimizer is None:
-            by_name = _OPTIMIZERS[self.args.optim], {"lr": self.args.learning_rate}
-            kind, options = self.optimizer_cls_and_kwargs or by_name
-            losses = self.loss.values() if isinstance(self.loss, Mapping) else [self.loss]
-            parts = [model or self.model, *(loss for loss in losses if isinstance(loss, torch.nn.Module))]
-            weights = dict.fromkeys(weight for part in parts for weight in part.parameters() if weight.requires_grad)
-            groups = [
-                {"params": [weight for weight in weights if weight.ndim > 1], "weight_decay": self.args.weight_decay},
-                {"params": [weight for weight in weights if weight.ndim <= 1], "weight_decay": 0.0},
-            ]
-            self.optimizer = (getattr(torch.optim, kind) if isinstance(kind, str) else kind)(groups, **options)
-        return self.optimizer
+        losses = self.loss.values() if isinstance(self.loss, Mapping) else [self.loss]
+        parts = [model or self.model, *(loss for loss in losses if isinstance(loss, torch.nn.Module))]
+        theirs = import_from("Trainer")
+        self.get_decay_parameter_names = partial(theirs.get_decay_parameter_names, self)
+        self.get_optimizer_cls_and_kwargs = theirs.get_optimizer_cls_and_kwargs
+        return theirs.create_optimizer(self, torch.nn.ModuleList(parts))
 
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
         """The scheduler of the arguments for a number of steps."""
