@@ -147,7 +147,7 @@ def without_network(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-@pieces_of("plain", "scripts", "slow", "lines")
+@pieces_of("plain", "scripts", "slow", "programs", "lines")
 def test_a_call_gives_what_it_gives_in_sentence_transformers(
     piece: Snippet, folders: dict[str, str], tmp_path: Path
 ) -> None:

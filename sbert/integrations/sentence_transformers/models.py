@@ -85,7 +85,7 @@ class InstanceCheckMeta(type):
 class _NamedModule(metaclass=InstanceCheckMeta):
     def __init__(self, *args: Any, **options: Any) -> None:
         is_bare = isinstance(self, modules.Dense) and not args and not options  # A subclass makes its layer itself.
-        (super(modules.Dense, self) if is_bare else super()).__init__(*args, **options)  # type: ignore[arg-type, misc]
+        (super(modules.Dense, self) if is_bare else super()).__init__(*args, **options)  # type: ignore[misc]
 
 
 def _module_class(of: str, ours: type[nn.Module], make: Callable[..., nn.Module]) -> Any:
