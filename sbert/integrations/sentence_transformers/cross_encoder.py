@@ -159,13 +159,6 @@ _OLDER = {"Correlation": "Correlation", "Reranking": "Reranking"}
 _OLDER |= dict.fromkeys(("BinaryAccuracy", "BinaryClassification", "F1", "SoftmaxAccuracy"), "Classification")
 
 
-class PListMLELambdaWeight:
-    """The weights of PListMLELoss, at their default."""
-
-    def __repr__(self) -> str:
-        return "PListMLELambdaWeight()"
-
-
 _loss_classes = {name: loss_class(f"cross_encoder.losses.{name}", *settings) for name, settings in _LOSSES.items()}
 _named = {name: evaluator_class(f"cross_encoder.evaluation.{name}", spec) for name, spec in _SPECS.items()}
 _named |= {f"CE{old}Evaluator": _named[f"CrossEncoder{new}Evaluator"] for old, new in _OLDER.items()}
@@ -176,8 +169,7 @@ def _name_weighting(name: str, value: str) -> type[str]:
 
 
 _schemes = {name: _name_weighting(name, value) for name, value in _SCHEMES.items()}
-_members = {**_loss_classes, **_schemes, "PListMLELambdaWeight": PListMLELambdaWeight}
-losses = make_module(f"{__name__}.losses", _members)
+losses = make_module(f"{__name__}.losses", {**_loss_classes, **_schemes})
 evaluation = make_module(f"{__name__}.evaluation", _named)
 __all__ = ["CrossEncoder", "CrossEncoderModelCardData", "CrossEncoderTrainer", "evaluation", "losses"]
 __all__ += [name for name in LAZY if name.startswith("Cross")]

@@ -189,15 +189,13 @@ class SentenceTransformer(SentenceEncoder):
 
     def encode_query(self, *args: Any, **options: Any) -> Any:
         """``encode`` with the prompt of queries."""
-        options = _by_name(args, options)
-        return self._encode_for("query", options.pop("sentences"), options)
+        return self._encode_for("query", **_by_name(args, options))
 
     def encode_document(self, *args: Any, **options: Any) -> Any:
         """``encode`` with the prompt of documents."""
-        options = _by_name(args, options)
-        return self._encode_for("document", options.pop("sentences"), options)
+        return self._encode_for("document", **_by_name(args, options))
 
-    def _encode_for(self, role: str, sentences: Any, options: dict[str, Any]) -> Any:
+    def _encode_for(self, role: str, sentences: Any, **options: Any) -> Any:  # type: ignore[override]
         prompts = {"prompt_name": None, "prompt": None, **with_role_prompt(self.prompts, role, options)}
         return self.encode(sentences=sentences, task=role, **prompts)
 

@@ -26,7 +26,7 @@ class NotOfferedMeta(type):
     """Of a class in place of one that is not here: it can be imported and inherited from, and has no instances."""
 
     def __call__(cls, *args: Any, **options: Any) -> Any:
-        raise NotImplementedError(cls.__doc__)
+        raise NotImplementedError(cls.__mro__[-2].__doc__)  # That of the placeholder, also of what inherits from it.
 
 
 @cache
@@ -43,7 +43,7 @@ def publish_names(module: str) -> None:
     def find(name: str) -> Any:
         if name in LAZY and name in namespace["__all__"]:
             return LAZY[name]()
-        if name.startswith("_") or switching.find_counterpart(name) is None:
+        if name.startswith("__") or switching.find_counterpart(name) is None:
             raise_missing(module, name, namespace["__all__"])
         return make_placeholder(module, name)
 
