@@ -66,7 +66,7 @@ BatchSamplers = Enum("BatchSamplers", {name.upper(): name for name in _SAMPLERS.
 MultiDatasetBatchSamplers = Enum("MultiDatasetBatchSamplers", {name.upper(): name for name in _MIXES.split()})  # type: ignore[misc]
 
 
-class Arguments:
+class ArgumentsOfTraining:
     """Their arguments with their defaults, as attributes; ``_config`` makes a ``TrainingConfig`` of them.
 
     Raises:
@@ -110,9 +110,9 @@ class Arguments:
 def make_arguments() -> Any:
     """Their class of arguments: a dataclass with the fields of transformers, which is imported for it."""
     kinds = get_type_hints(import_from("TrainingArguments"))
-    made = [(name, kinds.get(name, str | None), field(default=value)) for name, value in _defaults().items()]
+    typed = [(name, kinds.get(name, str | None), field(default=value)) for name, value in _defaults().items()]
     name = "SentenceTransformerTrainingArguments"
-    return make_dataclass(name, made, bases=(Arguments,), init=False, namespace={"__module__": __name__})
+    return make_dataclass(name, typed, bases=(ArgumentsOfTraining,), init=False, namespace={"__module__": __name__})
 
 
 LAZY.update(dict.fromkeys(("SentenceTransformerTrainingArguments", "CrossEncoderTrainingArguments"), make_arguments))
