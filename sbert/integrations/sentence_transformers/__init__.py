@@ -44,7 +44,7 @@ quantize_embeddings: Any = util.quantize_embeddings
 def _set_paths() -> None:
     """The paths from which their modules are imported, older and newer ones, and those of the files of classes."""
     for path in ("sentence_transformer", "base", "sparse_encoder", "multi_vector_encoder"):
-        sys.modules[f"{__name__}.{path}"] = sys.modules[__name__]
+        globals()[path] = sys.modules[f"{__name__}.{path}"] = sys.modules[__name__]
     for name, paths in read_table("paths.csv"):
         module = import_module(f"{__name__}.{name}")
         for path in paths.split():
