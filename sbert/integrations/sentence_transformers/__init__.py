@@ -10,10 +10,11 @@ After ``install()``, ``import sentence_transformers`` and imports of its modules
 another library need not be changed. A ``SentenceTransformer`` is a ``sbert.SentenceEncoder``, and a loss or a module is
 ours, made with their arguments.
 
-What is not offered can be imported, and is an error when it is used, which says what to use instead; ``sbert/integrations/migrating.md`` has all names. What
-has another meaning here keeps it: texts that are not ``str`` are refused, the learning rate is one step ahead during
-warm-up, a text that repeats in a batch is not a negative of itself, and ``mine_hard_negatives`` counts ranks among
-candidates only. An argument that is taken and not used is in the guide's table of those, with the reason.
+What is not offered can be imported, and is an error when it is used, which says what to use instead;
+``sbert/integrations/migrating.md`` has all names. What has another meaning here keeps it: texts that are not ``str``
+are refused, the learning rate is one step ahead during warm-up, a text that repeats in a batch is not a negative of
+itself, and ``mine_hard_negatives`` counts ranks among candidates only. An argument that is taken and not used is in the
+guide's table of those, with the reason.
 """
 
 from __future__ import annotations
