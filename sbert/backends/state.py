@@ -74,8 +74,7 @@ def forward(network: Any, batch: TokenBatch, plain: bool = False, engine: Engine
     """
     call = inference_call.get()
     if plain:
-        dtype = network.dtype if call is None else call.settings.dtype
-        return in_dtype(dtype, network, Padded(network).forward, batch)
+        return in_dtype(call.settings.dtype if call else network.dtype, network, Padded(network).forward, batch)
     device = batch.values.device
     if call is None or network.training or torch.is_grad_enabled():
         run: RunBatch = select(network, device).forward
