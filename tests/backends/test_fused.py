@@ -241,7 +241,7 @@ def test_a_forward_that_differs_is_not_used(model: SentenceEncoder, monkeypatch:
     network._states.clear()
     right = Fused.forward
     monkeypatch.setattr(Fused, "forward", lambda self, batch: right(self, batch) + 1e-2)
-    with pytest.warns(UserWarning, match="BertModel runs by its plain, slower forward: in the fused forward its vec"):
+    with pytest.warns(UserWarning, match="BertModel runs by a slower way: in the fused forward its vec"):
         assert np.abs(model.encode(TEXTS) - expected).max() <= 1e-6
     assert model.encode(TEXTS).shape  # It is said once.
 
@@ -255,7 +255,7 @@ def test_a_forward_that_fails_is_not_used(model: SentenceEncoder, monkeypatch: p
 
     network._states.clear()
     monkeypatch.setattr(Fused, "forward", broken)
-    with pytest.warns(UserWarning, match="plain, slower forward: it fails in the fused forward.*no kernel image"):
+    with pytest.warns(UserWarning, match="by a slower way: it fails in the fused forward.*no kernel image"):
         assert np.abs(model.encode(TEXTS) - expected).max() <= 1e-6
     assert np.abs(model.encode(TEXTS) - expected).max() <= 1e-6  # There is no second warning.
     assert state.explain(model[0].network, torch.float32)[0].startswith("plain: it fails in the fused forward (Runt")
