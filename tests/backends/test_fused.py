@@ -301,6 +301,14 @@ def test_compiled(family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 # --------------------------------------------------------------------------------------------------------- its parts
 
 
+def test_a_processor_may_describe_itself_in_any_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Virtual machines name models as they like."""
+    (tmp_path / "cpuinfo").write_bytes(b"vendor_id : AuthenticAMD\nmodel name : \xff")
+    monkeypatch.setattr(linear, "Path", lambda _: tmp_path / "cpuinfo")
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX2")
+    assert linear.products.__wrapped__() == linear._PRODUCTS["AuthenticAMD", "AVX2"]
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_the_plain_layout_where_the_other_does_not_work(monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype) -> None:
     """Operations of torch that are not public may be gone tomorrow."""
