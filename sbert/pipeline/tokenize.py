@@ -147,7 +147,7 @@ def tokenize(reader: ReadsText, texts: Sequence[str], prompt: str = "", max_leng
     rows: list[list[int]] = []
     for _, group in groups(texts, (lambda text: len(start) + len(text)) if start else len):
         read = [start + text for text in group] if start else group
-        if any(truncated):
+        if most is not None and any(truncated):
             left = getattr(reader, "truncation_side", "right") == "left"
             read = [text[-most:] if left else text[:most] for text in read]
         rows += reader.tokenize(read)
