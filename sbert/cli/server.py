@@ -62,7 +62,7 @@ class Service:
         """
         name, form, model = body.get("model") or self.name, body.get("encoding_format") or "float", self.models["embed"]
         if name not in self.roles or form not in ("float", "base64"):
-            raise HTTPException(404, f"there is no model {name!r:.80} with the encoding format {form!r:.80} here")
+            raise HTTPException(404, f"{name!r:.60} as {form!r:.9} is not here; use {self.name!r}, 'float' or 'base64'")
         role = str(body.get("input_type") or self.roles[name]).removeprefix("search_")
         call = with_role_prompt(model.prompts, role, {"task": role}) if role in ROLES else {"prompt_name": role or None}
         reader, prompt = model.route(call.get("task"))[0], choose_prompt(model, call["prompt_name"])
@@ -80,7 +80,7 @@ class Service:
         if model is None or body.get("model") not in (None, model.name_or_path):
             raise HTTPException(404, "the model is not here; name a reranker with sbert serve --rerank")
         given = [body.get("query"), *(body.get("texts", body.get("documents")) or [])]
-        query, *texts = texts_of([text.get("text") if isinstance(text, dict) else text for text in given], "documents")
+        query, *texts = texts_of([x.get("text") if isinstance(x, dict) else x for x in given], "query and documents")
         rows = [(choose_prompt(model) + query, text) for text in texts]
         options = {"activation": lambda scores: scores} if body.get("raw_scores") else {}
         pairs = [json.dumps(row) for row in rows]
@@ -98,7 +98,7 @@ class Service:
             raise ValueError(f"the request has {len(counts)} texts; send 1 to {MAX_TEXTS}")
         limit, most = self.models[task].max_seq_length or MAX_BYTES, max(counts)
         if most > limit and not body.get("truncate", self.flags.truncate):
-            raise HTTPException(413, f"text {counts.index(most)} has {most} > {limit} tokens; or send truncate=true")
+            raise HTTPException(413, f"text {counts.index(most)} has {most} tokens, over {limit}; send truncate=true")
         result = asyncio.wrap_future(self.batchers[task].submit(texts, on_truncate="ignore", **options))
         leaving = asyncio.ensure_future(request.receive())
         await asyncio.wait((result, leaving), return_when=asyncio.FIRST_COMPLETED)
@@ -164,4 +164,4 @@ def refuse(_: Any, error: Any) -> JSONResponse:
     return JSONResponse({"error": content}, status, {"Retry-After": "1"} if status == 429 else None)
 
 
-HANDLERS: Any = dict.fromkeys((Exception, HTTPException, 404, 405, *STATUSES), refuse)
+HANDLERS: Any = dict.fromkeys((Exception, HTTPException, 400, 404, 405, *STATUSES), refuse)
