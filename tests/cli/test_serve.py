@@ -59,11 +59,11 @@ class Running(server.Service):
         self.server.should_exit = True
         self.thread.join(60)
 
-    def ask(self, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
+    def get(self, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
         return send(self.port, path, body, **headers)[:2]
 
     def vectors(self, given: Any, **fields: Any) -> np.ndarray:
-        status, answer = self.ask("/v1/embeddings", {"input": given, **fields})
+        status, answer = self.get("/v1/embeddings", {"input": given, **fields})
         assert status == 200, answer
         return np.array([entry["embedding"] for entry in answer["data"]])
 
@@ -115,22 +115,22 @@ def gate(running: Running, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
 def test_vectors(running: Running, model: SentenceEncoder) -> None:
     """In both forms, as base64, and of token ids."""
     expected = model.encode(TEXTS, normalize_embeddings=True)
-    status, answer = running.ask("/v1/embeddings", {"model": running.name, "input": TEXTS, "user": "me"})
+    status, answer = running.get("/v1/embeddings", {"model": running.name, "input": TEXTS, "user": "me"})
     assert (status, answer["object"], answer["model"]) == (200, "list", running.name)
     assert [(entry["object"], entry["index"]) for entry in answer["data"]] == [("embedding", n) for n in range(7)]
     np.testing.assert_allclose([entry["embedding"] for entry in answer["data"]], expected, atol=1e-6)
     ids = [model.tokenize([text]).ids.tolist() for text in TEXTS]
     assert answer["usage"] == dict.fromkeys(("prompt_tokens", "total_tokens"), sum(map(len, ids)))
-    encoded = running.ask("/v1/embeddings", {"input": TEXTS[0], "encoding_format": "base64"})[1]["data"][0]["embedding"]
+    encoded = running.get("/v1/embeddings", {"input": TEXTS[0], "encoding_format": "base64"})[1]["data"][0]["embedding"]
     np.testing.assert_array_equal(np.frombuffer(base64.b64decode(encoded), "<f4"), running.vectors(TEXTS[0])[0])
-    known = [row for row, each in enumerate(ids) if 1 not in each]
+    known = [row for row, each in enumerate(ids) if 1 not in each and len(each) > 2]  # Others have no text.
     assert len(known) > 2
     for row in known:
         np.testing.assert_array_equal(running.vectors(ids[row]), running.vectors(TEXTS[row]))
     np.testing.assert_allclose(running.vectors([ids[row] for row in known]), expected[known], atol=1e-6)
     short = model.encode(TEXTS, normalize_embeddings=True, truncate_dim=4)
     np.testing.assert_allclose(running.vectors(TEXTS, dimensions=4), short, atol=1e-6)
-    status, plain = running.ask("/embed", {"inputs": TEXTS, "normalize": False})
+    status, plain = running.get("/embed", {"inputs": TEXTS, "normalize": False})
     assert status == 200
     np.testing.assert_allclose(plain, model.encode(TEXTS), atol=1e-5)
 
@@ -141,7 +141,7 @@ def test_prompts(running: Running, model: SentenceEncoder, role: str) -> None:
     assert np.abs(prompted - model.encode(TEXTS, normalize_embeddings=True)).max() > 0.01
     for fields in ({"input_type": role}, {"input_type": f"search_{role}"}, {"model": f"{running.name}:{role}"}):
         np.testing.assert_allclose(running.vectors(TEXTS, **fields), prompted, atol=1e-6)
-    usage = running.ask("/v1/embeddings", {"input": "lake", "input_type": role})[1]["usage"]
+    usage = running.get("/v1/embeddings", {"input": "lake", "input_type": role})[1]["usage"]
     assert usage["total_tokens"] == len(model.tokenize(["lake"], model.prompts[role]).ids)
 
 
@@ -150,29 +150,29 @@ def test_ranks(running: Running, ranker: CrossEncoder) -> None:
     order = [rank["corpus_id"] for rank in expected]
     documents = [PAIRS[0][1], {"text": PAIRS[1][1]}, PAIRS[2][1]]
     for path in ("/v1/rerank", "/v2/rerank", "/rerank"):
-        status, answer = running.ask(path, {"query": "lake", "documents": documents, "model": ranker.name_or_path})
+        status, answer = running.get(path, {"query": "lake", "documents": documents, "model": ranker.name_or_path})
         assert (status, [rank["index"] for rank in answer["results"]]) == (200, order)
         assert [rank["document"] for rank in answer["results"]] == [{"text": PAIRS[row][1]} for row in order]
         found = [rank["relevance_score"] for rank in answer["results"]]
         np.testing.assert_allclose(found, [rank["score"] for rank in expected], atol=1e-6)
     assert answer["usage"]["total_tokens"] == len(ranker.tokens(PAIRS, "lake ").ids)
-    status, found = running.ask("/rerank", {"query": "lake", "texts": [text for _, text in PAIRS], "raw_scores": True})
+    status, found = running.get("/rerank", {"query": "lake", "texts": [text for _, text in PAIRS], "raw_scores": True})
     raw = ranker.predict(PAIRS, activation=lambda scores: scores)
     assert [(rank["index"], rank["text"]) for rank in found] == [(row, PAIRS[row][1]) for row in order]
     np.testing.assert_allclose([rank["score"] for rank in found], raw[order], atol=1e-6)
-    assert len(running.ask("/rerank", {"query": "lake", "documents": documents, "top_n": 1})[1]["results"]) == 1
+    assert len(running.get("/rerank", {"query": "lake", "documents": documents, "top_n": 1})[1]["results"]) == 1
 
 
 def test_what_else_it_answers(running: Running) -> None:
-    assert [model["id"] for model in running.ask("/v1/models")[1]["data"]] == [
+    assert [model["id"] for model in running.get("/v1/models")[1]["data"]] == [
         running.name, f"{running.name}:query", f"{running.name}:document",
     ]  # fmt: skip
-    assert running.ask("/info")[1]["max_input_length"] == 64
-    assert running.ask("/health")[0] == 200
-    metrics = dict(line.split() for line in running.ask("/metrics")[1].splitlines())
+    assert running.get("/info")[1]["max_input_length"] == 64
+    assert running.get("/health")[0] == 200
+    metrics = dict(line.split() for line in running.get("/metrics")[1].splitlines())
     assert set(metrics) >= {"sbert_embed_waiting", "sbert_rerank_batches"}
     assert float(metrics["sbert_embed_requests"]) == running.batchers["embed"].metrics.requests
-    schema = running.ask("/openapi.json")[1]
+    schema = running.get("/openapi.json")[1]
     assert {"/v1/embeddings", "/embed", "/rerank", "/v1/rerank", "/metrics"} <= set(schema["paths"])
     assert "token ids" in schema["paths"]["/embed"]["post"]["description"]
     assert "text/html" in send(running.port, "/docs")[2]["Content-Type"]
@@ -201,7 +201,7 @@ def test_what_else_it_answers(running: Running) -> None:
     ],
 )
 def test_what_is_refused(running: Running, body: Any, status: int, message: str) -> None:
-    found, answer = running.ask("/v1/embeddings", body)
+    found, answer = running.get("/v1/embeddings", body)
     assert found == status
     assert re.search(message, answer if isinstance(answer, str) else answer["error"]["message"])
     assert isinstance(answer, str) or answer["error"].keys() == {"message", "type", "code"}
@@ -219,7 +219,7 @@ def test_what_is_refused(running: Running, body: Any, status: int, message: str)
     ],
 )
 def test_what_is_not_ranked(running: Running, fields: dict[str, Any], status: int) -> None:
-    assert running.ask("/rerank", {"query": "a", "documents": ["a"], **fields})[0] == status
+    assert running.get("/rerank", {"query": "a", "documents": ["a"], **fields})[0] == status
 
 
 def test_too_long_texts_are_truncated_on_request(
@@ -228,18 +228,18 @@ def test_too_long_texts_are_truncated_on_request(
     expected = model.encode(["lake " * 100], normalize_embeddings=True, on_truncate="ignore")
     np.testing.assert_allclose(running.vectors("lake " * 100, truncate=True), expected, atol=1e-6)
     monkeypatch.setattr(running.flags, "truncate", True)
-    assert running.ask("/v1/embeddings", {"input": "lake " * 100})[1]["usage"]["total_tokens"] == 64
-    assert running.ask("/embed", {"inputs": "lake " * 100, "truncate": False})[0] == 413
+    assert running.get("/v1/embeddings", {"input": "lake " * 100})[1]["usage"]["total_tokens"] == 64
+    assert running.get("/embed", {"inputs": "lake " * 100, "truncate": False})[0] == 413
 
 
 def test_key(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SBERT_API_KEY", "open")
     for given, status in (("Bearer open", 200), ("Bearer opens", 401), ("", 401), ("é", 401)):
         for path, body in (("/embed", {"inputs": "a"}), ("/info", None)):
-            assert running.ask(path, body, Authorization=given)[0] == status
-    assert running.ask("/health")[0] == 200
+            assert running.get(path, body, Authorization=given)[0] == status
+    assert running.get("/health")[0] == 200
     monkeypatch.setattr(running.flags, "api_key", "first")
-    assert running.ask("/info", Authorization="Bearer first")[0] == 200
+    assert running.get("/info", Authorization="Bearer first")[0] == 200
 
 
 def test_an_error_of_the_model(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,7 +247,7 @@ def test_an_error_of_the_model(running: Running, monkeypatch: pytest.MonkeyPatch
         raise RuntimeError("a secret")
 
     monkeypatch.setattr(running.batchers["embed"]._queue, "encode", fail)
-    status, answer = running.ask("/embed", {"inputs": "a"})
+    status, answer = running.get("/embed", {"inputs": "a"})
     assert (status, answer["error"]["message"]) == (500, "the server failed; its log says why")
 
 
@@ -282,7 +282,7 @@ def test_a_full_queue_and_clients_that_leave(running: Running, gate: Gate) -> No
         wait_for(lambda: running.waiting() == 0)
         gate.opened.set()
         assert first.recv(64).startswith(b"HTTP/1.1 200")
-    assert running.ask("/embed", {"inputs": "b"})[0] == 200
+    assert running.get("/embed", {"inputs": "b"})[0] == 200
     assert gate.batches == [["a"], ["b"]]
 
 
@@ -290,12 +290,13 @@ def test_a_full_queue_and_clients_that_leave(running: Running, gate: Gate) -> No
 def test_requests_that_never_end(running: Running, part: str) -> None:
     """Neither in their headers nor in their bodies, though a byte arrives from time to time."""
     with ExitStack() as stack:
-        connections = [stack.enter_context(held(running, part)) for _ in range(50)]
-        with pytest.raises(ConnectionError):
-            while True:
+        start, connections = time.monotonic(), [stack.enter_context(held(running, part)) for _ in range(50)]
+        with suppress(ConnectionError):
+            while time.monotonic() < start + 30:
                 connections[0].sendall(b"x")
                 time.sleep(0.1)
-                assert running.ask("/health")[0] == 200
+                assert running.get("/health")[0] == 200
+        assert time.monotonic() < start + 30
         for connection in connections:
             with suppress(ConnectionError):
                 assert connection.recv(64) == b""
