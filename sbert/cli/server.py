@@ -150,7 +150,7 @@ def read(reader: Any, prompt: str, given: Any) -> tuple[list[str], list[str]]:
     ids = all(isinstance(row, list) for row in rows)
     texts = texts_of(reader.token_kinds.decode(rows) if ids else rows, "input")
     if "" in texts or (ids and (reader.tokenize(texts) != rows or not any(reader.special_tokens))):
-        raise ValueError("an input is empty, or has token ids of another tokenizer than this model's; send its text")
+        raise ValueError("an input is empty, or of another tokenizer; in LangChain: check_embedding_ctx_length=False")
     return texts, [prompt + text for text in texts]
 
 

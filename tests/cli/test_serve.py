@@ -186,7 +186,7 @@ def test_what_else_it_answers(running: Running) -> None:
         ({}, 400, r"input\[0\] is of type NoneType"),
         ({"input": ["a", ""]}, 400, "an input is empty"),
         ({"input": ["a", 3]}, 400, r"input\[1\] is of type int"),
-        ({"input": [32, 30, 31]}, 400, "token ids of another tokenizer"),
+        ({"input": [32, 30, 31]}, 400, "of another tokenizer"),
         ({"input": [[2, -1, 3]]}, 400, "."),
         ({"input": "a", "dimensions": 17}, 400, "pass 1 to 16"),
         ({"input": "a", "dimensions": float("nan")}, 400, "whole number"),
