@@ -66,7 +66,7 @@ class Service:
         role = str(body.get("input_type") or self.roles[name]).removeprefix("search_")
         call = with_role_prompt(model.prompts, role, {"task": role}) if role in ROLES else {"prompt_name": role or None}
         reader, prompt = model.route(call.get("task"))[0], choose_prompt(model, call["prompt_name"])
-        texts, rows = read(reader, prompt, body.get("inputs", body.get("input")))
+        texts, rows = read_texts(reader, prompt, body.get("inputs", body.get("input")))
         call |= {"normalize_embeddings": body.get("normalize", True), "truncate_dim": body.get("dimensions")}
         vectors, usage = await self.ask(request, body, "embed", reader.tokenize, rows, texts, call)
         rows = vectors.tolist() if form == "float" else [base64.b64encode(vector).decode() for vector in vectors]
@@ -87,8 +87,8 @@ class Service:
         scores, usage = await self.ask(request, body, "rerank", model._reader(), rows, pairs, options)
         order = (-scores).argsort(kind="stable")[: check_positive("top_n", body.get("top_n"))].tolist()
         score, text = ("score", "text") if tei else ("relevance_score", "document")
-        found = texts if tei else [{"text": text} for text in texts]
-        ranks = [{"index": row, score: float(scores[row]), text: found[row]} for row in order]
+        contents = texts if tei else [{"text": text} for text in texts]
+        ranks = [{"index": row, score: float(scores[row]), text: contents[row]} for row in order]
         return JSONResponse(ranks if tei else {"model": model.name_or_path, "results": ranks, "usage": usage})
 
     async def ask(self, request: Any, body: Any, task: str, tokenize: Any, rows: Any, texts: Any, options: Any) -> Any:
@@ -144,7 +144,7 @@ class Service:
         self.server.run()
 
 
-def read(reader: Any, prompt: str, given: Any) -> tuple[list[str], list[str]]:
+def read_texts(reader: Any, prompt: str, given: Any) -> tuple[list[str], list[str]]:
     """The texts of a request. Token ids are taken if they are those that the tokenizer gives to their text."""
     rows = given if isinstance(given, list) and not isinstance(next(iter(given), ""), int) else [given]
     ids = all(isinstance(row, list) for row in rows)
