@@ -58,6 +58,8 @@ class Running(server.Service):
     def __exit__(self, *_: object) -> None:
         self.server.should_exit = True
         self.thread.join(60)
+        for batcher in self.batchers.values():
+            batcher.close()
 
     def get(self, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
         return send(self.port, path, body, **headers)[:2]
