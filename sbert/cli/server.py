@@ -66,7 +66,7 @@ class Service:
         role = str(body.get("input_type") or self.roles[name]).removeprefix("search_")
         call = with_role_prompt(model.prompts, role, {"task": role}) if role in ROLES else {"prompt_name": role or None}
         reader, prompt = model.route(call.get("task"))[0], choose_prompt(model, call["prompt_name"])
-        texts, rows = read_texts(reader, prompt, body.get("inputs", body.get("input")))
+        texts, rows = parse_input(reader, prompt, body.get("inputs", body.get("input")))
         call |= {"normalize_embeddings": body.get("normalize", True), "truncate_dim": body.get("dimensions")}
         vectors, usage = await self.ask(request, body, "embed", reader.tokenize, rows, texts, call)
         rows = vectors.tolist() if form == "float" else [base64.b64encode(vector).decode() for vector in vectors]
@@ -144,7 +144,7 @@ class Service:
         self.server.run()
 
 
-def read_texts(reader: Any, prompt: str, given: Any) -> tuple[list[str], list[str]]:
+def parse_input(reader: Any, prompt: str, given: Any) -> tuple[list[str], list[str]]:
     """The texts of a request. Token ids are taken if they are those that the tokenizer gives to their text."""
     rows = given if isinstance(given, list) and not isinstance(next(iter(given), ""), int) else [given]
     ids = all(isinstance(row, list) for row in rows)
