@@ -79,8 +79,8 @@ class Service:
         model, tei = self.models.get("rerank"), "texts" in body
         if model is None or body.get("model") not in (None, model.name_or_path):
             raise HTTPException(404, "the model is not here; name a reranker with sbert serve --rerank")
-        given = [body.get("query"), *(body.get("texts", body.get("documents")) or [])]
-        query, *texts = texts_of([x.get("text") if isinstance(x, dict) else x for x in given], "query and documents")
+        parts = [body.get("query"), *(body.get("texts", body.get("documents")) or [])]
+        query, *texts = texts_of([x.get("text") if isinstance(x, dict) else x for x in parts], "query and documents")
         rows = [(choose_prompt(model) + query, text) for text in texts]
         options = {"activation": lambda scores: scores} if body.get("raw_scores") else {}
         pairs = [json.dumps(row) for row in rows]
@@ -119,14 +119,14 @@ class Service:
 
     def check_key(self, request: Request) -> None:
         """A 401 if the key is wrong; whether the server is alive, anyone may ask."""
-        given, key = request.headers.get("Authorization", ""), self.flags.api_key or os.environ.get("SBERT_API_KEY")
-        if key and not hmac.compare_digest(given.encode(), f"Bearer {key}".encode()) and request.url.path != "/health":
+        header, key = request.headers.get("Authorization", ""), self.flags.api_key or os.environ.get("SBERT_API_KEY")
+        if key and not hmac.compare_digest(header.encode(), f"Bearer {key}".encode()) and request.url.path != "/health":
             raise HTTPException(401, "the key is wrong; send the header Authorization: Bearer KEY")
 
     async def drop_late(self) -> None:
         """Close connections on which a request has been arriving since the last call."""
-        both = [(each, getattr(each, "cycle", None)) for each in self.server.server_state.connections]
-        late = {(each, at) for each, at in both if at is None or at.more_body or at.response_complete}
+        open_now = [(link, getattr(link, "cycle", None)) for link in self.server.server_state.connections]
+        late = {(link, at) for link, at in open_now if at is None or at.more_body or at.response_complete}
         for connection, _ in late & self.late:
             connection.transport.abort()
         self.late = late
@@ -144,9 +144,9 @@ class Service:
         self.server.run()
 
 
-def parse_input(reader: Any, prompt: str, given: Any) -> tuple[list[str], list[str]]:
+def parse_input(reader: Any, prompt: str, value: Any) -> tuple[list[str], list[str]]:
     """The texts of a request. Token ids are taken if they are those that the tokenizer gives to their text."""
-    rows = given if isinstance(given, list) and not isinstance(next(iter(given), ""), int) else [given]
+    rows = value if isinstance(value, list) and not isinstance(next(iter(value), ""), int) else [value]
     ids = all(isinstance(row, list) for row in rows)
     texts = texts_of(reader.token_kinds.decode(rows) if ids else rows, "input")
     if "" in texts or (ids and (reader.tokenize(texts) != rows or not any(reader.special_tokens))):
