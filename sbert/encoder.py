@@ -254,8 +254,7 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
 
         With a ``Router``, it is that of the default route, or else the first; ``route(name)`` has that of each.
         """
-        limit: int | None = self._reader.max_seq_length
-        return limit
+        return self._reader.max_seq_length  # type: ignore[no-any-return]
 
     @max_seq_length.setter
     def max_seq_length(self, length: int | None) -> None:
@@ -289,8 +288,7 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
         if not isinstance(value, TokenBatch):
             kind = type(value).__name__
             raise TypeError(f"the model was called with a {kind}; pass texts to encode(), or, model.tokenize(texts)")
-        output: Tensor | TokenEmbeddings = super().forward(value)  # type: ignore[no-untyped-call]
-        return output
+        return super().forward(value)  # type: ignore[no-untyped-call, no-any-return]
 
     def tokenize(self, sentences: Iterable[str], prompt: str = "") -> TokenBatch:
         """Tokenize sentences to one batch, for calling the encoder with a gradient.

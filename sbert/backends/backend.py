@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from sbert.batch import TokenBatch
 from sbert.inputs.arguments import check_choice
 from sbert.inputs.devices import explain_device_error
+from sbert.storage.processes import in_child
 
 AnyOutput = TypeVar("AnyOutput")
 RunBatch = Callable[[TokenBatch], Tensor]
@@ -85,21 +86,24 @@ class CallSettings:
     copies: bool = True
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class InferenceCall:
     """One call of ``encode``, in which weights do not change: what was chosen for its first batch serves all of them.
 
     Args:
         settings: How transformers run.
         forwards: What was chosen for each of them.
+        parts: The modules below the encoder, with snapshots that are current.
     """
 
     settings: CallSettings
     forwards: dict[nn.Module, RunBatch] = field(default_factory=dict)
+    parts: dict[nn.Module, Any] = field(default_factory=dict)
 
     def run(self, modules: Callable[[TokenBatch], AnyOutput], batch: TokenBatch) -> AnyOutput:
         """``modules(batch)``, in which transformers run for inference and with these settings."""
         token = inference_call.set(self)
+        running.add(self)
         try:
             return modules(batch)
         except torch.AcceleratorError as error:
@@ -107,6 +111,10 @@ class InferenceCall:
             raise
         finally:
             inference_call.reset(token)
+            running.discard(self)
 
 
 inference_call: ContextVar[InferenceCall | None] = ContextVar("sbert_inference_call", default=None)
+# Those of all threads of this process.
+running: set[InferenceCall] = set()
+in_child(running.clear)

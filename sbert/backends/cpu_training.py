@@ -43,7 +43,7 @@ class CpuTraining(Backend):
             return "it is for training on a CPU with AVX-512"
         if torch.compiler.is_compiling():
             return "torch.compile makes its own graph"
-        modules: list[Any] = snapshot(network).below
+        modules: list[Any] = list(snapshot(network).parts)
         if any(getattr(part, "gradient_checkpointing", False) or part._compiled_call_impl for part in modules):
             return "its layers are compiled, or computed again for the gradient"
         if has_hooks(network) or any(part._backward_hooks or part._backward_pre_hooks for part in [network, *modules]):

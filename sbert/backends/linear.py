@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import platform
 from collections.abc import Callable, Sequence
 from functools import cache, partial
@@ -107,8 +108,8 @@ _PRODUCTS = {
 def products() -> Products:
     """The line of the table for this CPU; plain products for one that was not measured."""
     path, kind = Path("/proc/cpuinfo"), torch.backends.cpu.get_cpu_capability()
-    about = path.read_text(encoding="utf-8") if path.exists() else platform.processor()  # The latter on Windows.
-    lines = [line for (vendor, name), line in _PRODUCTS.items() if vendor in about and name == kind]
+    about = path.read_bytes() if os.access(path, os.R_OK) else platform.processor().encode()  # The latter on Windows.
+    lines = [line for (vendor, name), line in _PRODUCTS.items() if vendor.encode() in about and name == kind]
     return lines[0] if lines and torch._C._has_mkldnn else Products(0, False)
 
 

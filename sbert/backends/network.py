@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from functools import partial
 from itertools import chain
-from operator import attrgetter, is_, is_not, itemgetter
+from operator import attrgetter, is_, itemgetter
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -16,9 +16,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import _has_any_global_hook
 
+from sbert.backends.backend import inference_call
 from sbert.inputs.arguments import whole
 
 AnyState = TypeVar("AnyState")
+_hooks_everywhere: Callable[[], bool] = _has_any_global_hook
 _hooks = attrgetter("_forward_hooks", "_forward_pre_hooks")
 _tables = attrgetter("_modules", "_parameters", "_forward_hooks", "_forward_pre_hooks")
 _compared = itemgetter("_modules", "_parameters")
@@ -36,11 +38,8 @@ def state_of(model: nn.Module, kind: Callable[[], AnyState]) -> AnyState:
         model: A network, or a whole encoder.
         kind: A class without arguments.
     """
-    states = _states.get(model)
-    if states is None:
-        states = _states.setdefault(model, {})
-    state: AnyState | None = states.get(kind)
-    return states.setdefault(kind, kind()) if state is None else state
+    states: dict[Any, AnyState] = _states.setdefault(model, {})
+    return states[kind] if kind in states else states.setdefault(kind, kind())
 
 
 class ModuleSnapshot:
@@ -61,15 +60,16 @@ class ModuleSnapshot:
             new = [child for child in module._modules.values() if child is not None and child not in seen]
             seen.update(new)
             modules.extend(dict.fromkeys(new))
-        self.below: list[nn.Module] = modules[1:]
+        # The modules below, and what ``snapshot`` has found of them: it is current while this is.
+        self.parts: dict[nn.Module, ModuleSnapshot | None] = dict.fromkeys(modules[1:])
         tables: list[tuple[Any, ...]] = list(map(_tables, modules))
         children, parameters, *hooks = zip(*tables, strict=True)
         self.has_hooks: bool = any(map(any, hooks))
-        self._attributes = [vars(module) for module in self.below]
+        self._attributes = [vars(module) for module in self.parts]
         # A function that the caller has put in the place of a module's forward runs in that module alone.
         self.has_own_forward: bool = any("forward" in attributes for attributes in [vars(model), *self._attributes])
         # With hooks, whose functions may refer to the model, this is not kept.
-        self.cacheable: bool = not self.has_hooks and not any(isinstance(m, torch.jit.ScriptModule) for m in self.below)
+        self.cacheable: bool = not self.has_hooks and not any(isinstance(m, torch.jit.ScriptModule) for m in self.parts)
         self._counts = [len(vars(model)), *map(len, self._attributes)]
         self._compared = [table for of_module in tables for table in of_module[:2]]
         self._empty = [table for of_module in tables for table in of_module if not table]
@@ -87,31 +87,27 @@ class ModuleSnapshot:
 
     def version(self) -> tuple[object, ...]:
         """What changes when weights are assigned or stepped, or hooks registered or removed."""
-        weights: list[Tensor] = list(filter(partial(is_not, None), chain.from_iterable(self._weights)))
-        try:
-            versions = list(map(attrgetter("_version"), weights))
-        except RuntimeError:  # Tensors that were made in inference mode have none.
-            versions = [-1 if weight.is_inference() else weight._version for weight in weights]
-        everywhere: bool = _has_any_global_hook()  # type: ignore[no-untyped-call]
-        return everywhere or self.has_hooks, list(map(Tensor.data_ptr, weights)), versions
+        weights = [weight for table in self._weights for weight in table if weight is not None]
+        # Tensors that were made in inference mode have no version.
+        versions = [-1 if weight.is_inference() else weight._version for weight in weights]
+        return _hooks_everywhere() or self.has_hooks, list(map(Tensor.data_ptr, weights)), versions
 
 
 def snapshot(model: nn.Module) -> ModuleSnapshot:
-    """What a walk over a model finds now."""
-    states = _states.setdefault(model, {})
-    current: ModuleSnapshot | None = states.get(ModuleSnapshot)
-    if current is None or not current.is_current(model):
+    """What a walk over a model finds now; in a call of ``encode``, one over the whole encoder is enough."""
+    states, parts = _states.setdefault(model, {}), getattr(inference_call.get(), "parts", {})
+    current: ModuleSnapshot | None = parts.get(model) or states.get(ModuleSnapshot)
+    if current is None or not (parts.get(model) or current.is_current(model)):
         current = ModuleSnapshot(model)
-        states.pop(ModuleSnapshot, None)
-        if current.cacheable:
-            states[ModuleSnapshot] = current
+        states[ModuleSnapshot] = current if current.cacheable else None
+    if model in parts:
+        parts[model] = current
     return current
 
 
 def has_hooks(model: nn.Module, modules: bool = True) -> bool:
     """Whether forward hooks are registered on all modules there are, on this model, or on any of its ``modules``."""
-    everywhere: bool = _has_any_global_hook()  # type: ignore[no-untyped-call]
-    return everywhere or any(_hooks(model)) or (modules and snapshot(model).has_hooks)
+    return _hooks_everywhere() or any(_hooks(model)) or (modules and snapshot(model).has_hooks)
 
 
 class Samples:

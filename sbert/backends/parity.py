@@ -26,7 +26,7 @@ _GPU, _HALF_ON_GPU = {torch.float32: 1e-2, torch.float64: 1e-2}, 0.0316
 
 
 def parity(
-    kind: type[AnyBackend], network: Any, device: torch.device, dtype: torch.dtype, /, **options: Any
+    kind: type[AnyBackend], network: Any, device: torch.device, dtype: torch.dtype, /, remedy: str = "", **options: Any
 ) -> AnyBackend | str:
     """A backend that has given the vectors of the padded module, or the reason why it cannot run.
 
@@ -39,6 +39,7 @@ def parity(
         network: A Hugging Face model, or a minimal BERT.
         device: Of the network.
         dtype: Of the backend's arithmetic.
+        remedy: For a warning, if it cannot run. Default: to report it.
         options: What the backend is made with, beside a copy of the network.
     """
     is_known, copied = not isinstance(describe(network), str), copy_without_hooks(network)
@@ -56,17 +57,17 @@ def parity(
             raise
         reason = f"it fails {kind.how} ({one_line(failure)})"
         # A model that the library does not know may need padding; of others, it is a fault.
-        return warn_slower(network, reason) if is_known else reason
+        return warn_slower(network, reason, remedy) if is_known else reason
     # From vectors that are not finite nothing can be concluded; encode repeats what leaves the range of float16.
     finite = expected.isfinite().all() and (dtype != torch.float16 or vectors.isfinite().all())
     if error <= parity_limit(dtype, device) or not finite:
         return backend
-    return warn_slower(network, f"{kind.how} its vectors differ by {error:.1e} of their norm")
+    return warn_slower(network, f"{kind.how} its vectors differ by {error:.1e} of their norm", remedy)
 
 
-def warn_slower(network: Any, reason: str) -> str:
+def warn_slower(network: Any, reason: str, remedy: str) -> str:
     """Warn that a network runs by a plainer backend than it should, and return the reason."""
-    warnings.warn(f"{type(network).__name__} runs by its plain, slower forward: {reason}; {PLAIN_REMEDY}", stacklevel=2)
+    warnings.warn(f"{type(network).__name__} runs by a slower way: {reason}; {remedy or PLAIN_REMEDY}", stacklevel=2)
     return reason
 
 

@@ -74,8 +74,7 @@ def forward(network: Any, batch: TokenBatch, plain: bool = False, engine: Engine
     """
     call = inference_call.get()
     if plain:
-        dtype = network.dtype if call is None else call.settings.dtype
-        return in_dtype(dtype, network, Padded(network).forward, batch)
+        return in_dtype(call.settings.dtype if call else network.dtype, network, Padded(network).forward, batch)
     device = batch.values.device
     if call is None or network.training or torch.is_grad_enabled():
         run: RunBatch = select(network, device).forward
@@ -154,8 +153,10 @@ def _find_fused(network: Any, settings: CallSettings, choice: EngineChoice | Non
         fits = device.type == "cpu" and settings == CallSettings(torch.float32)
         if reason or not fits or choice.digest != weights_digest(network):
             warn(f"torch runs the model, not {choice.name}: {reason or 'weights changed, or no float32 on a CPU'}")
-        elif isinstance(engine := parity(Engine, network, device, choice.dtype, choice=choice), Engine):
-            return engine
+        else:
+            remedy = f"torch runs it; delete or replace {choice.file}"
+            if isinstance(engine := parity(Engine, network, device, choice.dtype, remedy, choice=choice), Engine):
+                return engine
     return reason or parity(Fused, network, device, dtype, dtype=dtype, compiling=settings.compiling)
 
 

@@ -51,7 +51,7 @@ def diagnose(model: SentenceEncoder) -> dict[str, str]:
             # An engine is not chosen by itself: it takes packages, a file as large as the weights, and time to load.
             others = "backend='onnx' or 'openvino' encodes single texts faster on a CPU, once installed"
             facts["backend"] = f"{module.engine.name if module.engine else 'auto'}; {others}; 'plain' is the module"
-            if module.engine and module.engine.dtype == torch.int8:
+            if "in int8" in facts["forward"]:
                 facts["dtype"] = f"int8, whose similarities have a rank correlation of {model.check_int8():.3f}"
             facts |= _explain_attention(module, not facts["forward"].startswith("plain"), dtype)
     return facts

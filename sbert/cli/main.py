@@ -22,7 +22,7 @@ from sbert.inputs.arguments import meant_argument
 # In the order of ``sbert --help``. Each has a file with add_arguments(parser) and run(arguments), whose first line says
 # what the command does; examples follow.
 _COMMANDS = "encode merge similarity search pairs cluster map".split()
-_COMMANDS += "train evaluate export benchmark doctor info".split()
+_COMMANDS += "train evaluate export benchmark doctor info serve".split()
 _FIRST = """\
 sbert compares texts by their meaning. Five commands to try, in this order:
 

@@ -5,9 +5,13 @@ die, and repeats their batch:
 
 >>> import ray  # doctest: +SKIP
 >>> from sbert.integrations.ray import Embed
->>> rows = ray.data.read_parquet("s3://corpus/", override_num_blocks=64)  # doctest: +SKIP
+>>> rows = ray.data.read_parquet("s3://corpus/").repartition(target_num_rows_per_block=16_384)  # doctest: +SKIP
 >>> rows = rows.map_batches(  # doctest: +SKIP
-...     Embed, fn_constructor_args=["all-MiniLM-L6-v2"], batch_size=4096, concurrency=8, num_gpus=1
+...     Embed,
+...     fn_constructor_args=["all-MiniLM-L6-v2"],
+...     batch_size=4096,
+...     compute=ray.data.ActorPoolStrategy(size=8),
+...     num_gpus=1,
 ... )
 >>> rows.write_parquet("s3://vectors/")  # doctest: +SKIP
 
@@ -22,7 +26,8 @@ the one that died was, and finished shards are skipped:
 >>> task = ray.remote(num_gpus=1, max_retries=3)(encode_shard)  # doctest: +SKIP
 >>> _ = ray.get([task.remote(index) for index in range(16)])  # doctest: +SKIP
 
-- Set ``override_num_blocks`` in ``read_parquet``: without it, small files become one block, and one actor does all.
+- Keep ``repartition``. Ray reads 128 MB into one block, which may be a million texts, and an actor takes a whole block:
+  other actors wait, and all of it is repeated where one dies. ``override_num_blocks`` does not help in Ray 2.60.
 - Keep ``batch_size`` there at some thousands: texts are sorted by length within a batch. Leave a CPU to reading and
   writing: if actors have them all, Ray waits forever.
 - Ray Data does not keep the order of rows, so carry an id; shards keep it.

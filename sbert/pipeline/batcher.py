@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import atexit
 import copy
 import threading
@@ -16,17 +15,16 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, chain
-from typing import Any, Unpack, cast, overload
+from typing import Any, cast
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from sbert.inputs.arguments import check_count, check_number, check_positive
 from sbert.inputs.devices import default_batch_tokens
 from sbert.inputs.texts import rows_of
 from sbert.pipeline.progress import RowError
-from sbert.pipeline.results import Encoded, EncodeOptions, EncodeToArray, Sentences, as_encode
+from sbert.pipeline.results import Encoded, Sentences, as_encode
 from sbert.storage.processes import in_child
 
 # What belongs to a call of its own, or is not of vectors in memory.
@@ -116,6 +114,9 @@ class Batcher(AbstractContextManager["Batcher"]):
     def submit(self, sentences: Sentences, **options: Any) -> Future[Any]:
         """A future of ``encode``. Cancelled before its batch runs, it costs nothing.
 
+        A coroutine waits for it with ``await asyncio.wrap_future(future)``, which blocks neither the event loop nor a
+        thread.
+
         Example:
             >>> from sbert import SentenceEncoder
             >>> model = SentenceEncoder()
@@ -127,8 +128,7 @@ class Batcher(AbstractContextManager["Batcher"]):
         refused = sorted(set(options) & _REFUSED)
         if refused:
             raise TypeError(f"a batcher takes no {refused[0]}=; pass it to encode of the model")
-        single = isinstance(sentences, str)
-        request = Request(list(rows_of(sentences)), single, options, self.model.max_seq_length)
+        request = Request(list(rows_of(sentences)), isinstance(sentences, str), options, self.model.max_seq_length)
         self._queue.submit(request)
         return request.future
 
@@ -152,34 +152,6 @@ class Batcher(AbstractContextManager["Batcher"]):
         finally:
             future.cancel()  # Without effect, unless the caller was interrupted.
             del future  # An error in it refers to this frame.
-
-    @overload
-    async def aencode(self, sentences: Sentences, **options: Unpack[EncodeToArray]) -> npt.NDArray[np.float32]: ...
-    @overload
-    async def aencode(
-        self,
-        sentences: Sentences,
-        *,
-        precision: str = ...,
-        output_value: str = ...,
-        convert_to_numpy: bool = ...,
-        convert_to_tensor: bool = ...,
-        **options: Unpack[EncodeOptions],
-    ) -> Encoded: ...
-    async def aencode(self, sentences: Any, **options: Any) -> Any:
-        """``encode`` for coroutines: it blocks neither the event loop nor a thread. Cancelling it leaves the queue.
-
-        Example:
-            >>> import asyncio
-            >>> from sbert import SentenceEncoder
-            >>> model = SentenceEncoder()
-            >>> async def main():
-            ...     with model.batcher() as batcher:
-            ...         return await asyncio.gather(*map(batcher.aencode, ["One.", "Two.", "Three."]))
-            >>> [vector.shape for vector in asyncio.run(main())]
-            [(256,), (256,), (256,)]
-        """
-        return await asyncio.wrap_future(self.submit(sentences, **options))
 
     @property
     def metrics(self) -> Metrics:

@@ -86,7 +86,7 @@ def compute(job: Encoding, window: Window, results: Results, report: Report, exe
     rows, inverse, texts = len(window.inverse), window.inverse, len(window.texts)
     try:
         outputs = collect_outputs(results, max(rows, texts), job.to)
-        wrong = _not_finite(outputs[: min(rows, texts)])
+        wrong = _not_finite(outputs if rows == texts else outputs[: min(rows, texts)])
         dtype = job.inference.settings.dtype
         if len(wrong) and dtype != job.dtype:
             report.left_range(int(window.counts[wrong].sum()), dtype, job.dtype)
@@ -146,10 +146,13 @@ def collect_outputs(results: Iterable[tuple[Indices, Any]], rows: int, device: t
             for index, output in zip(indices.tolist(), outputs, strict=True):
                 result[index] = output
             continue
+        if rows == 1 and outputs.device == device:  # Faster than the same below.
+            result = outputs.clone()
+            continue
         if result is None:
             result = torch.empty(rows, *outputs.shape[1:], device=device)
         if outputs.device == device:
-            result[... if rows == 1 else move(torch.from_numpy(indices), device)] = outputs
+            result[move(torch.from_numpy(indices), device)] = outputs
         else:
             gathered.append((indices, outputs))
             if sum(part.numel() for _, part in gathered) >= _GATHERED:

@@ -41,13 +41,15 @@ _paused: dict[nn.Module, int] = {}
 
 
 @contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Eval mode without gradient. The last of several threads to leave restores the mode of each module.
+def evaluating(model: nn.Module) -> Iterator[dict[nn.Module, Any]]:
+    """Eval mode without gradient, for the modules below the model, with what ``snapshot`` has found of them.
 
-    If each thread restored the modes that it found, one thread could enable dropout while another one encodes. Models
-    may share modules, as the encoders of routes do, so calls are counted for each module.
+    The last of several threads to leave restores the mode of each module. If each thread restored the modes that it
+    found, one thread could enable dropout while another one encodes. Models may share modules, as the encoders of
+    routes do, so calls are counted for each module.
     """
-    modules = [model, *snapshot(model).below]
+    parts = snapshot(model).parts
+    modules = [model, *parts]
     with _lock:
         paused = list(filter(attrgetter("training"), modules))
         paused += filter(_paused.__contains__, modules) if _paused else []  # By other threads.
@@ -59,7 +61,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
             _calls.append(call)
     try:
         with torch.no_grad():
-            yield
+            yield parts
     finally:
         if paused:
             with _lock:
@@ -171,9 +173,7 @@ class Encoding:
             adapt_half_precision(model, self.device)
             self.dtype = model.dtype
         self.to: torch.device = weight.device if on_device else _WEIGHT.device
-        dtype = self.dtype
-        if model.automatic_dtype and not settings.plain and self.device.type != "cpu":
-            dtype, _ = inference_dtype(dtype, True, self.device)
+        dtype, _ = inference_dtype(self.dtype, model.automatic_dtype and not settings.plain, self.device)
         self.inference = InferenceCall(CallSettings(dtype, None if settings.plain else model._compiling))
         self.batch_tokens: int = settings.batch_tokens or default_batch_tokens(self.device, dtype)
         # A maximum of the caller's own includes padding, which costs memory where there is any.
@@ -237,7 +237,8 @@ def run_here(job: Encoding, window: Window, report: Report) -> Results:
     runs = windows(len(window.texts), job.device)
     coming = map(model.tokens, map(window.texts.__getitem__, runs), repeat(settings.prompt))
     forward = job.token_modules() if settings.token_embeddings else model
-    with evaluating(model), closing(prefetch(coming, 2)) if len(runs) > 1 else nullcontext(coming) as tokenized:
+    ahead = closing(prefetch(coming, 2)) if len(runs) > 1 else nullcontext(coming)
+    with evaluating(model) as job.inference.parts, ahead as tokenized:
         for run, tokens in zip(runs, tokenized, strict=True):
             report.record(tokens, window.rows[run], window.counts[run])
             batches = plan(tokens.lengths, job.batch_tokens, settings.batch_size, job.padded_tokens)

@@ -143,12 +143,11 @@ def tokenize(reader: ReadsText, texts: Sequence[str], prompt: str = "", max_leng
     most = None if limit is None else most_characters(limit)
     prompt_tokens = prompt_length(reader, prompt) if prompt else None
     start = prompt[:most]  # Of a long prompt, as much as leaves no token for the text.
-    characters = np.fromiter(map(len, texts), np.int64, len(texts)) + len(prompt)
-    truncated = np.zeros(len(texts), bool) if most is None else characters > most
+    truncated = [most is not None and len(prompt) + len(text) > most for text in texts]
     rows: list[list[int]] = []
     for _, group in groups(texts, (lambda text: len(start) + len(text)) if start else len):
         read = [start + text for text in group] if start else group
-        if most is not None and truncated.any():
+        if most is not None and any(truncated):
             left = getattr(reader, "truncation_side", "right") == "left"
             read = [text[-most:] if left else text[:most] for text in read]
         rows += reader.tokenize(read)
@@ -161,7 +160,7 @@ def tokenize(reader: ReadsText, texts: Sequence[str], prompt: str = "", max_leng
     if size is not None and flat.max(initial=0) >= size:
         raise _without_vector(flat, size, "id", offsets, texts)
     prompts = None if prompt_tokens is None else np.full(len(rows), prompt_tokens)
-    tokens = Tokens(flat, offsets, truncated, prompts, unreadable=np.zeros(len(rows), bool))
+    tokens = Tokens(flat, offsets, np.array(truncated, bool), prompts, unreadable=np.zeros(len(rows), bool))
     return find_unreadable(reader, texts, tokens)
 
 

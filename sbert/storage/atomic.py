@@ -182,11 +182,8 @@ def _discard(old: Path, target: Path, check: Callable[[Path], None]) -> None:
         os.replace(rest, rescued)
     except FileNotFoundError:  # Another process deleted it first.
         return
-    warnings.warn(
-        f"{rescued} contains files that were added to {target} while it was being replaced; move them where they"
-        " belong",
-        stacklevel=2,
-    )
+    problem = f"{rescued} contains files that were added to {target} while it was being replaced"
+    warnings.warn(f"{problem}; move them where they belong", stacklevel=2)
 
 
 def remove(target: Path, check: Callable[[Path], None]) -> None:

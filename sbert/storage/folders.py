@@ -76,10 +76,8 @@ def check_own(target: Path, what: str, find: Callable[[Path], str | None]) -> No
         raise ValueError(f"{target} is a file; name a folder to save to")
     name = find(target)
     if name is not None:
-        what = "a link" if (target / name).is_symlink() else f"not part of {what}"
-        raise ValueError(
-            f"{target} contains {name!r}, which is {what}, and saving would delete it; save to another folder"
-        )
+        what = "which is a link" if (target / name).is_symlink() else f"which is not part of {what}"
+        raise ValueError(f"{target} contains {name!r}, {what}, and saving would delete it; save to another folder")
 
 
 def read_whole(folder: Path, read: Callable[[], _Result]) -> _Result:

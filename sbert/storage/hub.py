@@ -94,7 +94,7 @@ def _download(name: str, local_files_only: bool, file: str | None, **options: st
 
     options = {**options, "local_files_only": local_files_only}
     fetch = partial(snapshot_download, name, ignore_patterns=None if file else _OTHER_RUNTIMES, **options)
-    folder = Path(fetch(allow_patterns=[*_WANTED, *([f"*{file}*"] if file else [])]))
+    folder = Path(fetch(allow_patterns=[*_WANTED, *([f"*{file.removesuffix('xml')}*"] if file else [])]))
     modules = [path for path in folder.iterdir() if path.is_dir() and not path.name.endswith(_WEIGHTLESS)]
     pickled = [
         f"{path.relative_to(folder)}/pytorch_model*.bin".removeprefix("./")

@@ -13,7 +13,8 @@ import pytest
 import torch
 
 from sbert import SentenceEncoder
-from sbert.backends import engines
+from sbert.backends import engines, state_of
+from sbert.backends.state import ModelState
 from sbert.cli.diagnosis import diagnose
 from sbert.saving import verification
 from sbert.vector_files.fingerprint import digest_of_model
@@ -55,12 +56,15 @@ def test_what_is_kept_serves_all(folder: Path, opened: list[int], monkeypatch: p
     SentenceEncoder(folder, backend="onnx")
     monkeypatch.setattr(engines, "write_onnx", None)
     model = SentenceEncoder(folder, backend="onnx")
-    with ThreadPoolExecutor(8) as threads:
-        assert distance(list(threads.map(model.encode, TEXTS)), folder) <= 1e-6
     torch.set_num_threads(2)
     model.encode("lake")
+    with monkeypatch.context() as patch:
+        patch.setattr(engines, "running", {1, 2})  # Beside another call, a text takes one thread.
+        assert distance(model.encode("lake"), folder, "lake") <= 1e-6
     torch.set_num_threads(1)
-    assert opened == [1, 2]
+    with ThreadPoolExecutor(8) as threads:
+        assert distance(list(threads.map(model.encode, TEXTS)), folder) <= 1e-6
+    assert opened == [2, 1]
     child = os.fork()
     if not child:
         os._exit(int(distance(model.encode("lake"), folder, "lake") > 1e-6))
@@ -77,8 +81,13 @@ def test_other_weights_run_in_torch(folder: Path, tmp_path: Path) -> None:
         model.save(changed)
     (changed / "onnx").mkdir()
     shutil.copy(model[0].engine.file, changed / "onnx" / "model.onnx")
-    with pytest.warns(UserWarning, match="in the engine its vectors differ by"):
+    file = changed / "onnx" / "model.onnx"
+    with pytest.warns(UserWarning, match=f"in the engine its vectors differ by .*; torch runs it; delete .*{file}"):
         assert distance(SentenceEncoder(changed, backend="onnx").encode(TEXTS), changed) <= 1e-6
+    file.with_name("model_int8.onnx").write_bytes(b"damaged")
+    with pytest.warns(UserWarning, match=r"it fails in the engine .*; torch runs it; delete .*model_int8\.onnx"):
+        damaged = SentenceEncoder(changed, backend="onnx", model_kwargs={"file_name": "model_int8.onnx"})
+    assert diagnose(damaged)["dtype"].startswith("float32")
 
 
 @pytest.mark.parametrize("backend", engines.ENGINES)
@@ -90,6 +99,7 @@ def test_int8(backend: str, folder: Path, tmp_path: Path, monkeypatch: pytest.Mo
     assert distance(vectors, folder) > 1e-4
     assert f"int8, whose similarities have a rank correlation of {model.check_int8():.3f}" == diagnose(model)["dtype"]
     assert digest_of_model(model) != digest_of_model(SentenceEncoder(folder, backend=backend))
+    assert not hasattr(state_of(model[0].network, ModelState).cached.backend, "_layers")  # No copies in float32.
     given = shutil.copytree(folder, tmp_path / "given") / "model_qint8_avx512.onnx"
     shutil.copy(model[0].engine.file, given)
     read = SentenceEncoder(given.parent, backend=backend, model_kwargs={"file_name": given.name})
@@ -99,9 +109,19 @@ def test_int8(backend: str, folder: Path, tmp_path: Path, monkeypatch: pytest.Mo
         SentenceEncoder(folder, backend=backend, dtype="int8")
 
 
-def test_what_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_refused(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(FileNotFoundError, match=r"has no other\.onnx; leave file_name= out"):
         SentenceEncoder(folder, backend="onnx", model_kwargs={"file_name": "other.onnx"})
+    with pytest.raises(
+        ValueError, match=r"backend='onnx' computes in float32 or int8, not torch\.bfloat16; leave dtype="
+    ):
+        SentenceEncoder(folder, backend="onnx", dtype="bfloat16")
+    (tmp_path / "full").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "full"))
+    with pytest.raises(
+        OSError, match=r"full/sbert/engines/\w+ cannot be written \(.*\); set XDG_CACHE_HOME to another"
+    ):
+        SentenceEncoder(folder, backend="onnx")
     monkeypatch.setattr(engines, "find_spec", lambda name: None if name == "onnxscript" else name)
     with pytest.raises(ImportError, match=r'backend=.openvino. needs onnxscript; run: pip install "sbert\[openvino\]"'):
         SentenceEncoder(folder, backend="openvino")

@@ -241,7 +241,7 @@ def test_a_forward_that_differs_is_not_used(model: SentenceEncoder, monkeypatch:
     network._states.clear()
     right = Fused.forward
     monkeypatch.setattr(Fused, "forward", lambda self, batch: right(self, batch) + 1e-2)
-    with pytest.warns(UserWarning, match="BertModel runs by its plain, slower forward: in the fused forward its vec"):
+    with pytest.warns(UserWarning, match="BertModel runs by a slower way: in the fused forward its vec"):
         assert np.abs(model.encode(TEXTS) - expected).max() <= 1e-6
     assert model.encode(TEXTS).shape  # It is said once.
 
@@ -255,7 +255,7 @@ def test_a_forward_that_fails_is_not_used(model: SentenceEncoder, monkeypatch: p
 
     network._states.clear()
     monkeypatch.setattr(Fused, "forward", broken)
-    with pytest.warns(UserWarning, match="plain, slower forward: it fails in the fused forward.*no kernel image"):
+    with pytest.warns(UserWarning, match="by a slower way: it fails in the fused forward.*no kernel image"):
         assert np.abs(model.encode(TEXTS) - expected).max() <= 1e-6
     assert np.abs(model.encode(TEXTS) - expected).max() <= 1e-6  # There is no second warning.
     assert state.explain(model[0].network, torch.float32)[0].startswith("plain: it fails in the fused forward (Runt")
@@ -299,6 +299,14 @@ def test_compiled(family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 # --------------------------------------------------------------------------------------------------------- its parts
+
+
+def test_a_processor_may_describe_itself_in_any_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Virtual machines name models as they like."""
+    (tmp_path / "cpuinfo").write_bytes(b"vendor_id : AuthenticAMD\nmodel name : \xff")
+    monkeypatch.setattr(linear, "Path", lambda _: tmp_path / "cpuinfo")
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX2")
+    assert linear.products.__wrapped__() == linear._PRODUCTS["AuthenticAMD", "AVX2"]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

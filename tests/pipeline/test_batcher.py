@@ -87,7 +87,7 @@ def test_threads_get_the_vectors_of_encode(model: SentenceEncoder) -> None:
                     torch.testing.assert_close(torch.as_tensor(mine), torch.as_tensor(right), atol=1e-6, rtol=0)
 
         async def call() -> Any:  # In several event loops at a time.
-            return await asyncio.gather(*map(batcher.aencode, TEXTS))
+            return await asyncio.gather(*(asyncio.wrap_future(batcher.submit(text)) for text in TEXTS))
 
         for done in [threads.submit(lambda: asyncio.run(call())) for _ in range(4)]:
             np.testing.assert_allclose(np.stack(done.result(SECONDS)), model.encode(TEXTS), atol=1e-6)
@@ -146,15 +146,15 @@ def test_what_is_cancelled_leaves_the_queue(gated: Gated) -> None:
     async def calls() -> None:
         for _ in range(3):
             with pytest.raises(asyncio.TimeoutError):
-                await asyncio.wait_for(batcher.aencode("second"), 0.01)
+                await asyncio.wait_for(asyncio.wrap_future(batcher.submit("second")), 0.01)
         await asyncio.sleep(0)
         assert batcher.metrics.waiting == 0
-        task = asyncio.create_task(batcher.aencode(TEXTS))
+        task = asyncio.wrap_future(batcher.submit(TEXTS))
         await asyncio.sleep(0)
         task.cancel()
         await asyncio.sleep(0.01)
         gated.gate.set()
-        assert (await batcher.aencode("third")).shape == (16,)
+        assert (await asyncio.wrap_future(batcher.submit("third"))).shape == (16,)
 
     with batcher:
         futures = [batcher.submit("second"), batcher.submit(TEXTS)]
@@ -287,7 +287,6 @@ def test_what_is_done_is_forgotten(model: SentenceEncoder) -> None:
     try:
         with Batcher(model) as batcher:
             found = batcher.encode(TEXTS)
-            asyncio.run(batcher.aencode(TEXTS))
             future = batcher.submit("One.")
             assert len(found), future.result(SECONDS).shape
         assert not [thing for thing in gc.get_objects() if type(thing) is Request]

@@ -40,12 +40,9 @@ def encoding(model: SentenceEncoder, text: str, texts: Iterable[str], flag: bool
     model.encode(3)  # type: ignore[call-overload]
 
 
-async def batching(batcher: Batcher, text: str, texts: Iterable[str]) -> None:
+def batching(batcher: Batcher, text: str, texts: Iterable[str]) -> None:
     assert_type(batcher.encode(text), Floats)
     assert_type(batcher.encode(texts, precision="ubinary", prompt_name="query"), Codes)
-    assert_type(await batcher.aencode(texts, normalize_embeddings=True), Floats)
-    assert_type(await batcher.aencode(text, convert_to_tensor=True), Encoded)
-    await batcher.aencode(texts, batchsize=8)  # type: ignore[call-overload]
 
 
 def scoring(model: CrossEncoder, pair: tuple[str, str], pairs: Iterable[tuple[str, str]]) -> None:

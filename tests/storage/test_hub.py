@@ -200,3 +200,14 @@ def test_push(kind: Any, api: Any, models: dict[str, Path], tmp_path: Path, monk
     with pytest.raises(PermissionError, match="no write access"):
         model.push_to_hub("me/tiny")
     assert list((tmp_path / "temporary").iterdir()) == []
+
+
+def test_what_an_engine_reads_is_fetched_as_a_whole(models: dict[str, Path], server: Hub, tmp_path: Path) -> None:
+    """A file of OpenVINO has its weights beside it."""
+    server.repositories["user/model"] = source = shutil.copytree(models["a"], tmp_path / "with")
+    (source / "openvino").mkdir()
+    for name in ("openvino_model.xml", "openvino_model.bin", "openvino_model_qint8.xml", "openvino_model_qint8.bin"):
+        (source / "openvino" / name).touch()
+    folder = hub.resolve("user/model", file="openvino_model_qint8.xml")
+    names = sorted(path.name for path in (folder / "openvino").iterdir())
+    assert names == ["openvino_model_qint8.bin", "openvino_model_qint8.xml"]

@@ -219,15 +219,10 @@ def pair_scores(queries: PreparedVectors, rows: PreparedVectors, row_ids: Tensor
         # In NumPy, whose calls take less time than those of torch. Integers of 16 bits are sorted by radix sort.
         order = query_ids.numpy().astype(np.int16).argsort(kind="stable")
         ends = np.bincount(query_ids.numpy(), minlength=len(queries.values)).cumsum()
-        parts = np.split(row_ids.numpy()[order], ends[:-1])
         values, exact = rows.values.numpy(), queries.values.double().numpy()
-        pairs = zip(exact[:, None], parts, strict=True)
-        pieces = (
-            (query, piece)
-            for query, at in pairs
-            for piece in np.split(at, range(_ROWS_OF_DOTS, len(at), _ROWS_OF_DOTS))
-        )
-        products = [_dots(values.take(piece, 0).astype(np.float64), query) for query, piece in pieces]
+        pairs = zip(exact[:, None], np.split(row_ids.numpy()[order], ends[:-1]), strict=True)
+        pieces = ((query, np.split(at, range(_ROWS_OF_DOTS, len(at), _ROWS_OF_DOTS))) for query, at in pairs)
+        products = [_dots(values.take(at, 0).astype(np.float64), query) for query, parts in pieces for at in parts]
         scores[torch.from_numpy(order)] = torch.from_numpy(np.concatenate(products))
     else:
         size = _PAIRS if on_cpu else _PAIRS_ON_GPU

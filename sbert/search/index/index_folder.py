@@ -68,9 +68,8 @@ def verify_folder(folder: Path, noun: str, with_vectors: bool) -> tuple[dict[str
     for name, (size, expected) in described["files"].items():
         actual = (folder / name).stat().st_size if (folder / name).is_file() else None
         if actual != size:
-            raise unreadable(
-                folder, f"has {actual} bytes of {size}: it is truncated, or belongs to another index", name
-            )
+            reason = f"has {actual} bytes of {size}: it is truncated, or belongs to another index"
+            raise unreadable(folder, reason, name)
         if (with_vectors or name != VECTORS) and checksum(folder / name) != expected:
             raise unreadable(folder, "is not what was saved: its checksum differs", name)
     return described, Ids(noun, _load_json(folder / _IDS), described["following"])

@@ -107,9 +107,8 @@ class Passages:
             kinds = [self._known.setdefault(record.metadata, len(self._known)) for record in block]
             self.metadata += map(json.loads, islice(self._known, len(self.metadata), None))
             counts = [len(record.spans) // 8 for record in block]
-            numbers.append(
-                np.array([[record.row for record in block], [record.crc for record in block], kinds, counts])
-            )
+            rows, crcs = [record.row for record in block], [record.crc for record in block]
+            numbers.append(np.array([rows, crcs, kinds, counts]))
             names = json.loads(b"[%b]" % b",".join(record.id for record in block))
             self.ids.append(names, len(self.names))
             self.names += names
