@@ -36,6 +36,7 @@ def mine_hard_negatives(
     margin: float | None = None,
     relative_margin: float | None = None,
     similarity: str | None = None,
+    cross_encoder: Any = None,
     as_triplets: bool = False,
     as_lists: bool = False,
     seed: int | None = None,
@@ -48,6 +49,8 @@ def mine_hard_negatives(
     satisfies, with p for the lowest score of the anchor's positives,
 
         min_score <= s <= max_score,    s <= p - margin,    s <= p - relative_margin |p|.
+
+    With a cross-encoder, these are the scores of its ``predict``, and the candidates are sorted by them.
 
     The arguments are those of the function of the same name in sentence-transformers. The differences: ranks are
     counted among candidates only and before the score conditions, so they do not depend on the number of positives; an
@@ -66,6 +69,8 @@ def mine_hard_negatives(
         margin: Minimum difference between the positive's score and the negative's.
         relative_margin: The same, relative to the positive's score.
         similarity: Similarity of the scores; default: that of the model.
+        cross_encoder: A ``CrossEncoder`` with one score per pair, which scores the candidates of these ranks and the
+            positives.
         as_triplets: Whether to return one row per negative; a row may then have fewer negatives.
         as_lists: Whether to return one row per anchor with all its positives, for the losses of a ``CrossEncoder`` that
             take lists; a row may then have fewer negatives.
@@ -79,7 +84,7 @@ def mine_hard_negatives(
 
     Raises:
         TypeError: If a row or a text has a wrong type; the message names its row.
-        ValueError: If there are no pairs, or an argument is out of range.
+        ValueError: If there are no pairs, an argument is out of range, or the cross-encoder gives several scores.
 
     References:
         Moreira et al., 2024, section 3 (margins). https://arxiv.org/abs/2407.15831
@@ -100,10 +105,12 @@ def mine_hard_negatives(
         raise ValueError(f"range_min={range_min} and range_max={range_max} leave no room for {count} negatives")
     similarity = check_similarity(similarity or model.similarity_fn_name)
     for name, limit in (("min_score", min_score), ("max_score", max_score)):
-        if limit is not None:
+        if limit is not None and cross_encoder is None:
             check_threshold(limit, similarity, name)
-    if similarity == "cosine" and (margin or 0) > 2:
+    if similarity == "cosine" and cross_encoder is None and (margin or 0) > 2:
         raise ValueError(f"margin={margin} exceeds 2, the largest difference of cosines; pass a smaller one, or None")
+    if cross_encoder is not None:
+        _check_teacher("cross_encoder", cross_encoder)
     suits = _conditions(min_score, max_score, margin, relative_margin)
     generator = None if seed is None else np.random.default_rng(check_seed(seed))
     rows = list(_check_pairs(pairs))
@@ -122,7 +129,10 @@ def mine_hard_negatives(
     for row, (anchor, answers) in enumerate(positives.items()):
         allowed = ~np.isin(hits.indices[row], [*answers, index.get(anchor, -1)])
         window = allowed.nonzero()[0][range_min:range_max]
-        fitting = hits.indices[row, window[suits(hits.scores[row, window].astype(np.float64), lowest[row])]]
+        candidates, scores, bound = hits.indices[row, window], hits.scores[row, window], lowest[row]
+        if cross_encoder is not None:
+            candidates, scores, bound = _rescore(cross_encoder, anchor, texts, candidates, answers)
+        fitting = candidates[suits(scores.astype(np.float64), bound)]
         if generator is not None:
             fitting = fitting[np.sort(generator.permutation(len(fitting))[:count])]
         chosen[anchor] = [texts[number] for number in fitting[:count]]
@@ -139,6 +149,14 @@ def mine_hard_negatives(
             if wrong
         ]
     return list(_with_negatives(rows, chosen, count, as_triplets))
+
+
+def _rescore(scorer: Any, anchor: str, texts: list[str], candidates: np.ndarray, right: set[int]) -> tuple[Any, ...]:
+    """The candidates by decreasing score of a cross-encoder, their scores, and the lowest score of the positives."""
+    pairs = [(anchor, texts[number]) for number in (*right, *candidates)]
+    positives, scores = np.split(scorer.predict(pairs, show_progress_bar=False), [len(right)])
+    order = np.argsort(-scores, kind="stable")
+    return candidates[order], scores[order], positives.min()
 
 
 def _conditions(
@@ -246,10 +264,14 @@ def score_lists(
         >>> len(next(score_lists(teacher, [{"query": "Who naps?", "documents": ["A cat.", "Taxes."]}]))["labels"])
         2
     """
-    if getattr(teacher, "classes", None) != 1:
-        raise ValueError(f"teacher is {teacher!r:.80}; pass a CrossEncoder with one score per pair")
+    _check_teacher("teacher", teacher)
     settings: dict[str, Any] = {"activation": nn.Identity(), "show_progress_bar": False, **options}
     return _score(teacher, as_margins, settings, iter(records_of(rows)))
+
+
+def _check_teacher(name: str, teacher: Any) -> None:
+    if getattr(teacher, "classes", None) != 1:
+        raise ValueError(f"{name} is {teacher!r:.80}; pass a CrossEncoder with one score per pair")
 
 
 def _score(

@@ -247,6 +247,26 @@ except NotImplementedError as error:
         ours.install()
 
 
+class Scale(nn.Module):
+    def forward(self, features: dict[str, Any]) -> dict[str, Any]:
+        return {**features, "sentence_embedding": features["sentence_embedding"] * 2}
+
+
+def test_models_among_files_of_programs(models: list[Any], tmp_path: Path) -> None:
+    """Other files stay, and so does a card; a module that is no module of theirs cannot be saved, as there."""
+    (tmp_path / "README.md").write_text("A card.")
+    (tmp_path / "head.json").write_text("{}")
+    models[1].save(tmp_path, create_model_card=False)
+    assert same_weights(ours.SentenceTransformer(str(tmp_path)), models[1])
+    assert (tmp_path / "README.md").read_text() == "A card."
+    assert (tmp_path / "head.json").is_file()
+    assert not [*tmp_path.glob("tmp*")]
+    scaled = ours.SentenceTransformer(modules=[*models[1], Scale()], device="cpu")
+    np.testing.assert_allclose(scaled.encode(QUERIES), 2 * models[1].encode(QUERIES), rtol=1e-6)
+    with pytest.raises((TypeError, ValueError), match="Scale"):
+        scaled.save(tmp_path / "scaled")
+
+
 def rows() -> list[tuple[str, str]]:
     return list(zip(*ROWS.values(), strict=True))
 
@@ -345,6 +365,9 @@ def test_values_that_were_not_used_are_errors(models: list[Any]) -> None:
     with pytest.raises(ValueError, match="sampling_strategy='best' is unknown; pass one of 'top', 'random'"):
         ours.util.mine_hard_negatives(None, None, sampling_strategy="best")
     assert losses.MultipleNegativesRankingLoss(models[1], directions=("query_to_doc",)).temperature == 0.05
+    with pytest.raises(ValueError, match="weight=50: each text is drawn once in an epoch; load a file several times"):
+        ours.ParallelSentencesDataset(models[1], models[1]).load_data("pairs.tsv", weight=50)
+    assert (ours.util.is_datasets_available(), ours.util.is_training_available()) == (True, True)
 
 
 def test_files_of_evaluators_have_what_theirs_have(models: list[Any], tmp_path: Path) -> None:
@@ -363,7 +386,8 @@ def test_files_of_evaluators_have_what_theirs_have(models: list[Any], tmp_path: 
 PATHS = """losses models evaluation readers util datasets trainer training_args similarity_functions quantization
 cross_encoder cross_encoder.losses cross_encoder.evaluation cross_encoder.trainer cross_encoder.training_args
 sentence_transformer.losses sentence_transformer.evaluation sentence_transformer.modules sentence_transformer.trainer
-sentence_transformer.training_args sentence_transformer.readers base.training_args util.similarity"""
+sentence_transformer.training_args sentence_transformer.readers base.training_args util.similarity
+losses.CoSENTLoss sentence_transformer.losses.mse base.data_collator sparse_encoder.losses SentenceTransformer"""
 
 
 @pytest.mark.parametrize("path", PATHS.split())

@@ -151,6 +151,21 @@ def raw(scorer: CrossEncoder, *texts: str) -> list[float]:
     return [float(scorer.predict((QUERY, text), activation=nn.Identity())) for text in texts]
 
 
+def test_a_cross_encoder_scores_the_candidates(encoder: SentenceEncoder, scorer: CrossEncoder) -> None:
+    """The negatives have its highest scores among those below that of the positive."""
+    window = by_definition(encoder, PAIRS, 1, 20, -2.0)
+    options: dict[str, Any] = {"range_min": 1, "range_max": 20, "margin": 0.0, "cross_encoder": scorer}
+    found = mine_hard_negatives(encoder, PAIRS, CORPUS, negatives=2, as_triplets=True, **options)
+    for anchor, positive in PAIRS:
+        texts = [positive, *window[anchor]]
+        bound, *scores = scorer.predict([(anchor, text) for text in texts]).tolist()
+        expected = sorted([(-score, text) for score, text in zip(scores, texts[1:], strict=True) if score <= bound])
+        assert [row["negative"] for row in found if row["anchor"] == anchor] == [text for _, text in expected[:2]]
+    assert 0 < len(found) < 2 * len(PAIRS)
+    with pytest.raises(ValueError, match=r"^cross_encoder is .*; pass a CrossEncoder with one score per pair"):
+        mine_hard_negatives(encoder, PAIRS, cross_encoder=encoder)
+
+
 @pytest.mark.parametrize(
     "row",
     [

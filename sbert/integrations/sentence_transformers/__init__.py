@@ -21,37 +21,32 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
-from typing import Any
 
-from sbert.integrations.sentence_transformers import util
 from sbert.integrations.sentence_transformers.encoders import CrossEncoder, SentenceTransformer
-from sbert.integrations.sentence_transformers.forms import LAZY, ModelCardData, SimilarityFunction, publish_names
+from sbert.integrations.sentence_transformers.forms import LAZY, ModelCardData, SimilarityFunction, offer
 from sbert.integrations.sentence_transformers.readers import InputExample, ParallelSentencesDataset, SentencesDataset
 from sbert.integrations.sentence_transformers.training import CrossEncoderTrainer, SentenceTransformerTrainer
-from sbert.integrations.sentence_transformers.util import LoggingHandler
+from sbert.integrations.sentence_transformers.util import LoggingHandler, mine_hard_negatives, quantize_embeddings
 from sbert.integrations.switching import read_table
 
 __all__ = ["InputExample", "LoggingHandler", "SentencesDataset", "SimilarityFunction", "install", *LAZY]
 __all__ += ["CrossEncoder", "CrossEncoderTrainer", "ParallelSentencesDataset", "SentenceTransformer"]
-__all__ += ["SentenceTransformerModelCardData", "SentenceTransformerTrainer", "quantize_embeddings"]
-__all__ += ["mine_hard_negatives"]
+__all__ += ["SentenceTransformerModelCardData", "SentenceTransformerTrainer"]
+__all__ += ["mine_hard_negatives", "quantize_embeddings"]
 __version__ = "6.2.0"  # That of the names.
-publish_names(__name__)
+offer(__name__)
 SentenceTransformerModelCardData = ModelCardData
-mine_hard_negatives: Any = util.mine_hard_negatives
-quantize_embeddings: Any = util.quantize_embeddings
 
 
 def _set_paths() -> None:
     """The paths from which their modules are imported, older and newer ones, and those of the files of classes."""
-    for path in ("sentence_transformer", "base", "sparse_encoder", "multi_vector_encoder"):
-        globals()[path] = sys.modules[f"{__name__}.{path}"] = sys.modules[__name__]
-    for name, paths in read_table("paths.csv"):
-        module = import_module(f"{__name__}.{name}")
+    for name, paths, files in read_table("paths.csv"):
+        module = import_module(f"{__name__}.{name}".rstrip("."))
         for path in paths.split():
-            sys.modules.setdefault(f"{__name__}.{path}", module)
-            if path.islower() and "." not in path:
-                globals()[path] = module
+            for full in (path, *(f"{path}.{file}" for file in files.split())):
+                sys.modules.setdefault(f"{__name__}.{full}", module)
+            if "." not in path:
+                globals().setdefault(path, module)
 
 
 _set_paths()

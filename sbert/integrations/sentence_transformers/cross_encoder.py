@@ -16,7 +16,7 @@ import sbert.evaluation as evaluators
 import sbert.losses as score_losses
 from sbert.integrations.sentence_transformers.encoders import CrossEncoder
 from sbert.integrations.sentence_transformers.evaluation import NANOBEIR, EvaluatorSpec, evaluator_class, read_nanobeir
-from sbert.integrations.sentence_transformers.forms import LAZY, make_module, publish_names
+from sbert.integrations.sentence_transformers.forms import LAZY, make_module, offer
 from sbert.integrations.sentence_transformers.forms import ModelCardData as CrossEncoderModelCardData
 from sbert.integrations.sentence_transformers.losses import loss_class
 from sbert.integrations.sentence_transformers.training import CrossEncoderTrainer
@@ -173,4 +173,4 @@ losses = make_module(f"{__name__}.losses", {**_loss_classes, **_schemes})
 evaluation = make_module(f"{__name__}.evaluation", _named)
 __all__ = ["CrossEncoder", "CrossEncoderModelCardData", "CrossEncoderTrainer", "evaluation", "losses"]
 __all__ += [name for name in LAZY if name.startswith("Cross")]
-publish_names(__name__)
+offer(__name__)

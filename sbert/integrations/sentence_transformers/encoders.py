@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from functools import cached_property, wraps
+import os
+import shutil
+from functools import cached_property, partialmethod, wraps
 from operator import attrgetter
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -13,7 +15,6 @@ from torch import Tensor
 from torch.utils.data import SequentialSampler
 
 from sbert import Pooling, SentenceEncoder, cross_encoder
-from sbert.backends.huggingface import import_from
 from sbert.inputs.arguments import check_choice
 from sbert.inputs.prompts import with_role_prompt
 from sbert.integrations.sentence_transformers import features
@@ -23,6 +24,7 @@ from sbert.integrations.sentence_transformers.training import SentenceTransforme
 from sbert.integrations.sentence_transformers.util import quantize_embeddings
 from sbert.losses.signature import Signature
 from sbert.pipeline.model import choose_prompt
+from sbert.pipeline.results import convert
 from sbert.pipeline.run import output_dims
 from sbert.saving.format import find_foreign_file
 
@@ -72,20 +74,10 @@ def _fit(
     kind = optimizer or torch.optim.AdamW, optimizer_params
     more: dict[str, Any] = {"loss": loss, "evaluator": evaluator, "optimizer_cls_and_kwargs": kind}
     trainer = SentenceTransformerTrainer(model, args, data, **more)
-    if callback is not None:
-        trainer.add_callback(_report_scores(callback))
+    trainer.score_callback = callback
     trainer.train()
     if output is not None:
         model.save(output)
-
-
-def _report_scores(callback: Any) -> Any:
-    """A callback of transformers that calls one of the old ``fit``: ``callback(score, epoch, steps)``."""
-
-    def on_evaluate(_: Any, args: Any, state: Any, control: Any, metrics: Any, **__: Any) -> None:
-        callback(next(iter(metrics.values())), state.epoch, state.global_step)  # The first one decides.
-
-    return type("ReportScores", (import_from("TrainerCallback"),), {"on_evaluate": on_evaluate})()
 
 
 def _fit_pairs(model: Any, loader: Any, loss: Any, **options: Any) -> None:
@@ -100,10 +92,9 @@ def _rows(loader: Any, loss: Any) -> list[tuple[Any, ...]]:
 
 
 def _by_name(args: Any, options: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of ``encode`` by name, with the older name of the first one."""
-    if "inputs" in options:
-        options["sentences"] = options.pop("inputs")
-    return options | dict(zip(_BY_POSITION, args, strict=False))
+    """The arguments of ``encode`` by name; the newer name of the first one is ``inputs``."""
+    first = {"sentences": options.pop("inputs")} if "inputs" in options else {}
+    return options | first | dict(zip(_BY_POSITION, args, strict=False))
 
 
 class SentenceTransformer(SentenceEncoder):
@@ -121,11 +112,9 @@ class SentenceTransformer(SentenceEncoder):
 
     @wraps(SentenceEncoder.__init__)  # type: ignore[misc]
     def __init__(self, *modules: Any, prompts: Any = None, default_prompt_name: Any = None, **options: Any) -> None:
-        if isinstance(chain := options.pop("modules", None), Iterable) and not isinstance(chain, str):
-            modules = (*modules, *(chain.values() if isinstance(chain, Mapping) else chain))
         if card := options.pop("model_card_data", None):
             vars(self)["model_card_data"] = card
-        super().__init__(*map(features.adapt_module, modules), **options)
+        super().__init__(*modules, **options)
         self.prompts = {"query": "", "document": "", **self.prompts, **(prompts or {})}
         self.default_prompt_name = default_prompt_name or self.default_prompt_name
         choose_prompt(self)  # A ValueError if there is no such prompt.
@@ -139,10 +128,14 @@ class SentenceTransformer(SentenceEncoder):
                     add_dim_getters(module, dim * len(module.modes))
                     vars(module).update(embedding_dimension=dim, pooling_mode=mode)
 
+    def add_module(self, name: str, module: Any) -> None:
+        """Theirs take features; such a module is adapted."""
+        super().add_module(name, features.adapt_module(module))
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self[0].auto_model, name) if "adapter" in name else super().__getattr__(name)
 
-    @property
+    @SentenceEncoder.tokenizer.getter  # type: ignore[attr-defined, untyped-decorator]
     def tokenizer(self) -> Any:
         """The tokenizer, whose ``model_max_length`` is the limit of the model from now on."""
         if (tokenizer := self._reader.tokenizer) is not self._public_tokenizer:
@@ -150,18 +143,14 @@ class SentenceTransformer(SentenceEncoder):
             self.max_seq_length = self._reader.max_seq_length
         return tokenizer
 
-    @tokenizer.setter
-    def tokenizer(self, tokenizer: Any) -> None:
-        self._reader.tokenizer = tokenizer
-
     @property
     def max_seq_length(self) -> int | None:
         """The limit in tokens, which programs also set in the tokenizer and in the first module."""
         options = vars(self._reader).get("processing_kwargs", {}).get("text", {})
         limit = options.get("max_length") or getattr(self._public_tokenizer, "model_max_length", None)
-        self._reader.max_seq_length = self._reader.max_seq_length if limit in (None, _NO_LIMIT) else limit
-        length: int | None = self._reader.max_seq_length
-        return length
+        if limit not in (None, _NO_LIMIT):
+            self._reader.max_seq_length = limit
+        return self._reader.max_seq_length  # type: ignore[no-any-return]
 
     @max_seq_length.setter
     def max_seq_length(self, length: int | None) -> None:
@@ -172,7 +161,7 @@ class SentenceTransformer(SentenceEncoder):
     def encode(self, *args: Any, **options: Any) -> Any:
         """Ours; int8 and uint8 in the ranges of the texts of the call, and tensors in the dtype of the weights."""
         options = _by_name(args, options)
-        sentences, _ = options.pop("sentences"), self.max_seq_length
+        sentences, _ = options.pop("sentences", None), self.max_seq_length
         options["precision"] = options.get("precision") or "float32"
         options["truncate_dim"] = self._fit_dim(options.get("truncate_dim") or self.truncate_dim)
         if not self.routes:
@@ -180,24 +169,17 @@ class SentenceTransformer(SentenceEncoder):
         if options["precision"] in ("int8", "uint8") and options.get("ranges") is None:
             exact = {"precision": "float32", "convert_to_numpy": True, "convert_to_tensor": False}
             quantized = quantize_embeddings(super().encode(sentences, **{**options, **exact}), options["precision"])
-            if options.get("convert_to_numpy") is False and not options.get("convert_to_tensor"):
-                return list(torch.as_tensor(quantized))
-            return torch.as_tensor(quantized) if options.get("convert_to_tensor") else quantized
+            forms = options.get("convert_to_numpy", True), options.get("convert_to_tensor", False)
+            return convert(torch.as_tensor(quantized), isinstance(sentences, str), *forms)
         encoded: Any = super().encode(sentences, **options)
         is_float = isinstance(encoded, Tensor) and encoded.dtype == torch.float32
         return encoded.to(self.dtype) if is_float else encoded
 
-    def encode_query(self, *args: Any, **options: Any) -> Any:
-        """``encode`` with the prompt of queries."""
-        return self._encode_for("query", **_by_name(args, options))
+    def _encode_as(self, role: str, *args: Any, **options: Any) -> Any:
+        options = with_role_prompt(self.prompts, role, _by_name(args, options))
+        return self.encode(**{"prompt_name": None, "prompt": None, "task": role, **options})
 
-    def encode_document(self, *args: Any, **options: Any) -> Any:
-        """``encode`` with the prompt of documents."""
-        return self._encode_for("document", **_by_name(args, options))
-
-    def _encode_for(self, role: str, sentences: Any, **options: Any) -> Any:  # type: ignore[override]
-        prompts = {"prompt_name": None, "prompt": None, **with_role_prompt(self.prompts, role, options)}
-        return self.encode(sentences=sentences, task=role, **prompts)
+    encode_query, encode_document = partialmethod(_encode_as, "query"), partialmethod(_encode_as, "document")
 
     def _fit_dim(self, dim: int | None) -> int | None:
         """The dimension, or that of the vectors if it is beyond it."""
@@ -212,14 +194,15 @@ class SentenceTransformer(SentenceEncoder):
         return torch.as_tensor(super().similarity_pairwise(embeddings1, embeddings2))
 
     def save(self, path: Any, *args: Any, create_model_card: bool = True, **options: Any) -> None:
-        """Ours; among files of another program, the files of the model alone are written, as theirs does."""
-        folder = Path(path)
-        if not folder.is_dir() or find_foreign_file(folder) is None:
-            return super().save(folder, *args, create_model_card=create_model_card, **options)
-        self.write(folder, folder.name, folder)
-        if not create_model_card:
-            (folder / "README.md").unlink()
-        return None
+        """Ours; among files of another program, the files of the model alone are replaced, one by one."""
+        target = Path(path)
+        if not target.is_dir() or find_foreign_file(target) is None:
+            super().save(target, *args, create_model_card=create_model_card, **options)
+        else:
+            with TemporaryDirectory(dir=target) as folder:
+                self.write(Path(folder), None, target)
+                left = None if create_model_card else shutil.ignore_patterns("README.md")
+                shutil.copytree(folder, target, ignore=left, dirs_exist_ok=True, copy_function=os.replace)
 
     def tokenize(self, sentences: Any, *_: Any, **__: Any) -> dict[str, Tensor]:  # type: ignore[override]
         """The padded features of texts."""

@@ -11,12 +11,7 @@ from sbert import evaluation
 from sbert.data.retrieval_data import read_hub_retrieval
 from sbert.distributed.ranks import ALONE
 from sbert.evaluation.evaluator import write_line
-from sbert.integrations.sentence_transformers.forms import (
-    SignatureAdapter,
-    SimilarityFunction,
-    publish_names,
-    similarity_name,
-)
+from sbert.integrations.sentence_transformers.forms import SignatureAdapter, SimilarityFunction, offer, similarity_name
 
 
 class EvaluatorSpec(NamedTuple):
@@ -225,6 +220,7 @@ def evaluator_class(of: str, spec: EvaluatorSpec) -> Any:
     return SignatureAdapter(of).make_class((NamedEvaluator,), spec=spec, __module__=__name__)
 
 
+_DIRECTIONS = {"source_to_target": "src2trg_accuracy", "target_to_source": "trg2src_accuracy"}
 _SPECS = {
     "EmbeddingSimilarityEvaluator": EvaluatorSpec(evaluation.SimilarityEvaluator, "{name}_{similarity}", "spearman"),
     "BinaryClassificationEvaluator": EvaluatorSpec(
@@ -234,16 +230,11 @@ _SPECS = {
     "InformationRetrievalEvaluator": EvaluatorSpec(_retrieval, "{similarity}_{name}", "ndcg@"),
     "RerankingEvaluator": EvaluatorSpec(evaluation.RerankingEvaluator, "{name}", "ndcg@"),
     "ParaphraseMiningEvaluator": EvaluatorSpec(_paraphrases, "{name}", "average_precision"),
-    "TranslationEvaluator": EvaluatorSpec(
-        evaluation.TranslationEvaluator,
-        "{name}",
-        "mean_accuracy",
-        {"source_to_target": "src2trg_accuracy", "target_to_source": "trg2src_accuracy"},
-    ),
+    "TranslationEvaluator": EvaluatorSpec(evaluation.TranslationEvaluator, "{name}", "mean_accuracy", _DIRECTIONS),
     "MSEEvaluator": EvaluatorSpec(_PercentError, "{name}", "negative_mse"),
     "NanoBEIREvaluator": EvaluatorSpec(_nanobeir, "{part}_{similarity}_{last}", "mean_ndcg@"),
 }
 globals().update({name: evaluator_class(f"evaluation.{name}", spec) for name, spec in _SPECS.items()})
 BaseEvaluator = SentenceEvaluator
 __all__ = [*_SPECS, "BaseEvaluator", "SentenceEvaluator", "SequentialEvaluator", "SimilarityFunction"]
-publish_names(__name__)
+offer(__name__)

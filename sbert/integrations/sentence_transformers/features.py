@@ -83,6 +83,8 @@ class Module(nn.Module):
 class FeaturesModule(Module):
     """A module that takes features and inherits from ``nn.Module`` alone."""
 
+    config_keys: ClassVar[list[str]] = ["module"]  # No JSON: as there, it cannot be saved.
+
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
         self.module = module

@@ -7,7 +7,6 @@ import json
 import sys
 from collections.abc import Callable, Mapping
 from enum import Enum
-from functools import cache
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -29,14 +28,8 @@ class NotOfferedMeta(type):
         raise NotImplementedError(cls.__mro__[-2].__doc__)  # That of the placeholder, also of what inherits from it.
 
 
-@cache
-def make_placeholder(module: str, name: str) -> type:
-    """What is imported in place of a name that is not offered: its use is an error that says what to do instead."""
-    return NotOfferedMeta(name, (), {"__doc__": str(MissingNameError(f"module {module!r}", name, ()))})
-
-
-def publish_names(module: str) -> None:
-    """``publish``, with the names that are made when they are asked for, and with placeholders."""
+def offer(module: str) -> None:
+    """``publish``, with names that are made when they are asked for; for others of theirs, what raises when used."""
     publish(module)
     namespace = vars(sys.modules[module])
 
@@ -45,7 +38,8 @@ def publish_names(module: str) -> None:
             return LAZY[name]()
         if name.startswith("__") or switching.find_counterpart(name) is None:
             raise_missing(module, name, namespace["__all__"])
-        return make_placeholder(module, name)
+        doc = str(MissingNameError(f"module {module!r}", name, ()))
+        return namespace.setdefault(name, NotOfferedMeta(name, (), {"__doc__": doc}))
 
     namespace["__getattr__"] = find
 
@@ -69,11 +63,9 @@ class SignatureAdapter:
         self.name: str = of.rpartition(".")[2]
         rows = [row for row in switching.PARAMETERS if row.section == of]
         self.parameters: dict[str, switching.Counterpart] = {row.names[0]: row for row in rows}
-        self.signature = inspect.Signature()
-        for name, parameter in self.parameters.items():
-            default = json.loads(parameter.default) if parameter.default else inspect.Parameter.empty
-            added = inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default)
-            self.signature = self.signature.replace(parameters=[*self.signature.parameters.values(), added])
+        kind, none = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.empty
+        defaults = {name: json.loads(row.default) if row.default else none for name, row in self.parameters.items()}
+        self.signature = inspect.Signature([inspect.Parameter(name, kind, default=defaults[name]) for name in defaults])
 
     def bind(self, args: tuple[Any, ...], options: Mapping[str, Any]) -> dict[str, Any]:
         """Their arguments by name, with the defaults.
@@ -219,5 +211,5 @@ def make_module(name: str, members: dict[str, Any]) -> ModuleType:
     module = ModuleType(name, f"Their ``{name.partition('sentence_transformers.')[2]}``.")
     vars(module).update(members, __all__=list(members))
     sys.modules[name] = module
-    publish_names(name)
+    offer(name)
     return module

@@ -14,8 +14,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from sbert import losses
-from sbert.integrations.sentence_transformers.denoising import DenoisingAutoEncoderLoss
-from sbert.integrations.sentence_transformers.forms import DistanceMetric, SignatureAdapter, publish_names
+from sbert.integrations.sentence_transformers.forms import DistanceMetric, SignatureAdapter, offer
 from sbert.losses.module import LossModule
 
 # Arguments for the trainer, which losses here do not take.
@@ -154,9 +153,8 @@ _MADE: dict[str, tuple[Any, ...]] = {
     "DistillKLDivLoss": (losses.DistillKLDivLoss, _divergence),
 }
 _NAMED: dict[str, Any] = {name: loss_class(f"losses.{name}", *settings) for name, settings in _MADE.items()}
-_NAMED["DenoisingAutoEncoderLoss"] = DenoisingAutoEncoderLoss
 _DISTANCES = ("TripletDistanceMetric", "SiameseDistanceMetric", "BatchHardTripletLossDistanceFunction")
 _NAMED |= dict.fromkeys(_DISTANCES, DistanceMetric)
 globals().update(_NAMED)
 __all__ = list(_NAMED)
-publish_names(__name__)
+offer(__name__)

@@ -11,7 +11,7 @@ from torch import nn
 
 from sbert import modules
 from sbert.integrations.sentence_transformers.features import Module
-from sbert.integrations.sentence_transformers.forms import SignatureAdapter, publish_names
+from sbert.integrations.sentence_transformers.forms import SignatureAdapter, offer
 from sbert.pipeline.model import loading_options
 
 # The modes by their flags, in the order of their vectors.
@@ -70,9 +70,7 @@ def _read_words(path: Any, **options: Any) -> nn.Module:
 def _router(routes: Mapping[str, Any], default_route: str | None, first: bool) -> nn.Module:
     default = default_route or (next(iter(routes), None) if first else None)
     chains = {name: chain if isinstance(chain, list) else [chain] for name, chain in routes.items()}
-    router = modules.Router(chains, default)
-    vars(router)["sub_modules"] = router.routes
-    return router
+    return modules.Router(chains, default)
 
 
 class InstanceCheckMeta(type):
@@ -117,4 +115,4 @@ _NAMED["WordEmbeddings"].from_text_file = _read_words
 _NAMED |= {"Asym": _NAMED["Router"], "InputModule": Module, "Module": Module}
 globals().update(_NAMED)
 __all__ = list(_NAMED)
-publish_names(__name__)
+offer(__name__)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import gzip
 import math
-import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from sbert.integrations.sentence_transformers.forms import publish_names
+from sbert.integrations.sentence_transformers.forms import offer
 
 
 @dataclass
@@ -46,35 +45,6 @@ class SentenceLabelDataset(SentencesDataset):
         super().__init__(examples)
 
 
-class DenoisingAutoEncoderDataset:
-    """A damaged text and the text itself, for ``DenoisingAutoEncoderLoss``.
-
-    Args:
-        sentences: The texts.
-        noise_fn: What damages a text. Default: ``delete``.
-
-    Example:
-        >>> from sbert.integrations.sentence_transformers.readers import DenoisingAutoEncoderDataset
-        >>> DenoisingAutoEncoderDataset(["A cat sleeps."], str.upper)[0].texts
-        ['A CAT SLEEPS.', 'A cat sleeps.']
-    """
-
-    def __init__(self, sentences: Sequence[str], noise_fn: Callable[[str], str] | None = None) -> None:
-        self.sentences, self.noise_fn = sentences, noise_fn or self.delete
-
-    def __getitem__(self, item: int) -> InputExample:
-        return InputExample(texts=[self.noise_fn(self.sentences[item]), self.sentences[item]])
-
-    def __len__(self) -> int:
-        return len(self.sentences)
-
-    @staticmethod
-    def delete(text: str, del_ratio: float = 0.6) -> str:
-        """A text without this share of its words, but with one at least, by the generator of ``random``."""
-        left = [word for word in text.split() if random.random() > del_ratio]  # noqa: S311
-        return " ".join(left or random.sample(text.split(), bool(text.split())))
-
-
 class ParallelSentencesDataset(SentencesDataset):
     """Texts with the vector that a teacher gives their translation, for ``MSELoss``: each once in an epoch.
 
@@ -88,21 +58,21 @@ class ParallelSentencesDataset(SentencesDataset):
         super().__init__([])
         self._teacher = partial(teacher_model.encode, batch_size=batch_size, show_progress_bar=False)
 
-    def load_data(self, filepath: str, *args: Any, **options: Any) -> None:
-        """Add the lines of a file, which may be compressed: a text and its translations, between tabs."""
-        with (gzip.open if filepath.endswith(".gz") else open)(filepath, "rt", encoding="utf-8") as file:
-            self.add_dataset((line.strip().split("\t") for line in file), *args, **options)
-
-    def add_dataset(
-        self, rows: Any, weight: int = 100, max_sentences: float | None = None, max_sentence_length: float | None = 128
+    def load_data(
+        self, filepath: str, weight: int = 100, max_sentences: Any = None, max_sentence_length: Any = 128
     ) -> None:
-        """Add texts and their translations; those with more characters are left out, and a weight is an error."""
+        """Add the lines of a file, which may be compressed: a text and its translations, between tabs.
+
+        Raises:
+            ValueError: If it has a weight.
+        """
         if weight != 100:
-            raise ValueError(f"weight={weight}: each text is drawn once in an epoch; add a dataset several times")
+            raise ValueError(f"weight={weight}: each text is drawn once in an epoch; load a file several times")
         texts: dict[str, dict[str, None]] = {}
-        for row in rows:
-            if len(texts) < (max_sentences or math.inf) and max(map(len, row)) <= (max_sentence_length or math.inf):
-                texts.setdefault(row[0], {}).update(dict.fromkeys(row))
+        with (gzip.open if filepath.endswith(".gz") else open)(filepath, "rt", encoding="utf-8") as file:
+            for row in (line.strip().split("\t") for line in file):
+                if len(texts) < (max_sentences or math.inf) and max(map(len, row)) <= (max_sentence_length or math.inf):
+                    texts.setdefault(row[0], {}).update(dict.fromkeys(row))
         for vector, translations in zip(self._teacher(list(texts)), texts.values(), strict=True):
             self.extend(InputExample(texts=[text], label=vector) for text in translations)
 
@@ -120,6 +90,6 @@ class NoDuplicatesDataLoader:
         return len(self.dataset) // self.batch_size
 
 
-__all__ = ["DenoisingAutoEncoderDataset", "InputExample", "NoDuplicatesDataLoader", "ParallelSentencesDataset"]
-__all__ += ["SentenceLabelDataset", "SentencesDataset"]
-publish_names(__name__)
+__all__ = ["InputExample", "NoDuplicatesDataLoader", "ParallelSentencesDataset", "SentenceLabelDataset"]
+__all__ += ["SentencesDataset"]
+offer(__name__)

@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import MISSING, asdict, field, fields, make_dataclass
+from dataclasses import MISSING, asdict, fields, make_dataclass
 from enum import Enum
 from functools import cache, partial
 from pathlib import Path
@@ -23,13 +23,14 @@ from sbert.inputs.arguments import check_choice, nearest_argument, warn
 from sbert.integrations import switching
 from sbert.integrations.sentence_transformers.evaluation import SequentialEvaluator
 from sbert.integrations.sentence_transformers.features import LABELS, as_loss, join_documents
-from sbert.integrations.sentence_transformers.forms import LAZY, publish_names
+from sbert.integrations.sentence_transformers.forms import LAZY, offer
 from sbert.integrations.sentence_transformers.losses import trainer_settings
 from sbert.losses import BinaryCrossEntropyLoss, CoSENTLoss, CrossEntropyLoss
 from sbert.losses.signature import Signature
 from sbert.training import Callback, Trainer, TrainingConfig
 from sbert.training.checkpoint import newest
 from sbert.training.training_run import measure
+from sbert.training.weights import Weights, create_optimizer
 
 _ROWS = {name: row for row in switching.COUNTERPARTS if row.section == switching.TRAINING for name in row.names}
 _TRAINER_ROWS = [row for row in switching.COUNTERPARTS if row.section == switching.TRAINERS]
@@ -58,7 +59,6 @@ _DEFAULTS = {  # history.jsonl in output_dir has all that is reported.
     "gradient_checkpointing": False,
 }  # fmt: skip
 _NONE = {"None", "False", "no", "", "[]"}  # Values that mean the same.
-_MAPPINGS = ("prompts", "router_mapping", "lr_scheduler_kwargs")  # JSON, on a command line.
 
 
 # How rows become batches, and how batches of several data sets are mixed.
@@ -90,7 +90,7 @@ class ArgumentsOfTraining:
     def __setattr__(self, name: str, value: Any) -> None:
         defaults, value = _defaults(), getattr(value, "value", value)
         value = "none" if name == "report_to" and value in ([], ["none"], None) else value
-        value = json.loads(value) if name in _MAPPINGS and str(value).startswith('{"') else value
+        value = json.loads(value) if str(value).startswith('{"') else value  # On a command line.
         if name not in defaults and name not in _ROWS and name not in vars(type(self)).get("__dataclass_fields__", ()):
             meant = nearest_argument(name, defaults)
             raise TypeError(f"unknown argument {name!r}" + (f"; did you mean {meant!r}?" if meant else ""))
@@ -101,16 +101,14 @@ class ArgumentsOfTraining:
             check_choice(name, value, _CHOICES[name])
         super().__setattr__(name, value)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The arguments by name."""
-        return dict(vars(self))
+    to_dict = asdict
 
 
 @cache
 def make_arguments() -> Any:
     """Their class of arguments: a dataclass with the fields of transformers, which is imported for it."""
     kinds = get_type_hints(import_from("TrainingArguments"))
-    typed = [(name, kinds.get(name, str | None), field(default=value)) for name, value in _defaults().items()]
+    typed = [(name, kinds.get(name, str | None), value) for name, value in _defaults().items()]
     name = "SentenceTransformerTrainingArguments"
     return make_dataclass(name, typed, bases=(ArgumentsOfTraining,), init=False, namespace={"__module__": __name__})
 
@@ -240,7 +238,6 @@ class _Reporter(Callback):
         """Add a line to the history."""
         self.call()
         self.owner.log(dict(metrics))
-        self.call()
 
     def on_step(self, progress: Any) -> None:
         """Log what is due."""
@@ -261,6 +258,8 @@ class _Reporter(Callback):
         if not self.owner.overrides("evaluate"):  # Which logs its scores itself.
             self.log(scores)
         self.call("on_evaluate", metrics=scores)
+        if self.owner.score_callback is not None:
+            self.owner.score_callback(next(iter(scores.values())), state.epoch, state.global_step)
         if progress.improved:
             state.best_metric = progress.metrics[self.config["metric"] or next(iter(progress.metrics))]
             state.best_model_checkpoint = progress.folder and str(progress.folder / "best")
@@ -311,6 +310,8 @@ class SentenceTransformerTrainer:
     Raises:
         TypeError: If a subclass overrides a method of theirs, such as ``compute_loss``: it would never be called.
     """
+
+    score_callback: Any = None  # Of the old ``fit``, called with the score that decides, the epoch and the step.
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -383,7 +384,6 @@ class SentenceTransformerTrainer:
         total = trainer.batches.steps(trainer.config)[0]
         if is_run and self.overrides("create_optimizer", "create_scheduler"):
             self.create_optimizer()
-        if is_run and self.overrides("create_scheduler"):
             self.create_scheduler(total, self.optimizer)
         chosen = self.optimizer_cls_and_kwargs if self.optimizer is None else _reuse(self.optimizer)
         more |= _choose_optimizer(args, chosen)
@@ -411,20 +411,18 @@ class SentenceTransformerTrainer:
         output = import_from("TrainOutput", "transformers.trainer_utils")
         return output(self.state.global_step, metrics.get("train_loss", 0.0), metrics)
 
-    def create_optimizer(self, model: Any = None) -> Any:
-        """The optimizer of all weights that are trained, in groups with and without a weight decay."""
-        losses = self.loss.values() if isinstance(self.loss, Mapping) else [self.loss]
-        parts = [model or self.model, *(loss for loss in losses if isinstance(loss, torch.nn.Module))]
-        theirs = import_from("Trainer")
-        self.get_decay_parameter_names = partial(theirs.get_decay_parameter_names, self)
-        self.get_optimizer_cls_and_kwargs = theirs.get_optimizer_cls_and_kwargs
-        return theirs.create_optimizer(self, torch.nn.ModuleList(parts))
+    def create_optimizer(self, *_: Any) -> Any:
+        """The optimizer of the arguments for all weights that are trained."""
+        if self.optimizer is None:
+            losses = self.loss if isinstance(self.loss, Mapping) else {"": self.loss}
+            config = _config(self.args, "cpu", 1, **_choose_optimizer(self.args, self.optimizer_cls_and_kwargs))
+            self.optimizer = create_optimizer(config, Weights(self.model, losses))
+        return self.optimizer
 
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
         """The scheduler of the arguments for a number of steps."""
         if self.lr_scheduler is None:
-            optimizer = self.optimizer if optimizer is None else optimizer
-            self.lr_scheduler = _make_scheduler(self.args, optimizer, num_training_steps)
+            self.lr_scheduler = _make_scheduler(self.args, optimizer or self.optimizer, num_training_steps)
         return self.lr_scheduler
 
     def log(self, logs: dict[str, float], *_: Any) -> None:
@@ -433,9 +431,7 @@ class SentenceTransformerTrainer:
         self.state.log_history.append({**logs, "step": self.state.global_step})
         self.control = self.callback_handler.on_log(self.args, self.state, self.control, logs)
 
-    def evaluate(
-        self, eval_dataset: Any = None, *_: Any, metric_key_prefix: str = "eval", **__: Any
-    ) -> dict[str, float]:
+    def evaluate(self, eval_dataset: Any = None, *_: Any, metric_key_prefix: str = "eval", **__: Any) -> Any:
         """The metrics of the evaluator, and the loss of the evaluation data; their names begin with the prefix."""
         evaluator = self.trainer(eval_dataset).evaluator
         if evaluator is None:
@@ -472,7 +468,5 @@ def default_loss(model: Any) -> Any:
     return CoSENTLoss()
 
 
-__all__ = [
-    "BatchSamplers", "CrossEncoderTrainer", "MultiDatasetBatchSamplers", "SentenceTransformerTrainer", *LAZY,
-]  # fmt: skip
-publish_names(__name__)
+__all__ = ["BatchSamplers", "CrossEncoderTrainer", "MultiDatasetBatchSamplers", "SentenceTransformerTrainer", *LAZY]
+offer(__name__)
