@@ -109,8 +109,7 @@ def mine_hard_negatives(
             check_threshold(limit, similarity, name)
     if similarity == "cosine" and cross_encoder is None and (margin or 0) > 2:
         raise ValueError(f"margin={margin} exceeds 2, the largest difference of cosines; pass a smaller one, or None")
-    if cross_encoder is not None:
-        _check_teacher("cross_encoder", cross_encoder)
+    _check_teacher("cross_encoder", cross_encoder, cross_encoder is None)
     suits = _conditions(min_score, max_score, margin, relative_margin)
     generator = None if seed is None else np.random.default_rng(check_seed(seed))
     rows = list(_check_pairs(pairs))
@@ -129,10 +128,10 @@ def mine_hard_negatives(
     for row, (anchor, answers) in enumerate(positives.items()):
         allowed = ~np.isin(hits.indices[row], [*answers, index.get(anchor, -1)])
         window = allowed.nonzero()[0][range_min:range_max]
-        candidates, scores, bound = hits.indices[row, window], hits.scores[row, window], lowest[row]
+        found, scores, bound = hits.indices[row, window], hits.scores[row, window], lowest[row]
         if cross_encoder is not None:
-            candidates, scores, bound = _rescore(cross_encoder, anchor, texts, candidates, answers)
-        fitting = candidates[suits(scores.astype(np.float64), bound)]
+            found, scores, bound = _rescore(cross_encoder, anchor, texts, found, answers)
+        fitting = found[suits(scores.astype(np.float64), bound)]
         if generator is not None:
             fitting = fitting[np.sort(generator.permutation(len(fitting))[:count])]
         chosen[anchor] = [texts[number] for number in fitting[:count]]
@@ -269,8 +268,8 @@ def score_lists(
     return _score(teacher, as_margins, settings, iter(records_of(rows)))
 
 
-def _check_teacher(name: str, teacher: Any) -> None:
-    if getattr(teacher, "classes", None) != 1:
+def _check_teacher(name: str, teacher: Any, is_left_out: bool = False) -> None:
+    if not is_left_out and getattr(teacher, "classes", None) != 1:
         raise ValueError(f"{name} is {teacher!r:.80}; pass a CrossEncoder with one score per pair")
 
 

@@ -162,7 +162,7 @@ def test_a_cross_encoder_scores_the_candidates(encoder: SentenceEncoder, scorer:
         expected = sorted([(-score, text) for score, text in zip(scores, texts[1:], strict=True) if score <= bound])
         assert [row["negative"] for row in found if row["anchor"] == anchor] == [text for _, text in expected[:2]]
     assert 0 < len(found) < 2 * len(PAIRS)
-    with pytest.raises(ValueError, match=r"^cross_encoder is .*; pass a CrossEncoder with one score per pair"):
+    with pytest.raises(ValueError, match=r"(?s)^cross_encoder is .*; pass a CrossEncoder with one score per pair"):
         mine_hard_negatives(encoder, PAIRS, cross_encoder=encoder)
 
 

@@ -135,7 +135,7 @@ class SentenceTransformer(SentenceEncoder):
     def __getattr__(self, name: str) -> Any:
         return getattr(self[0].auto_model, name) if "adapter" in name else super().__getattr__(name)
 
-    @SentenceEncoder.tokenizer.getter  # type: ignore[attr-defined, untyped-decorator]
+    @SentenceEncoder.tokenizer.getter  # type: ignore[attr-defined]
     def tokenizer(self) -> Any:
         """The tokenizer, whose ``model_max_length`` is the limit of the model from now on."""
         if (tokenizer := self._reader.tokenizer) is not self._public_tokenizer:
