@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from threading import local
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -187,7 +188,14 @@ def openvino(what: str, plan: Plan) -> Encode:
     options = {"INFERENCE_PRECISION_HINT": "f32"} if what == "float32" else {}
     path = plan.folder / "onnx" / "model.onnx"
     model = openvino.compile_model(path, "CPU", {"INFERENCE_NUM_THREADS": plan.threads, **options})
-    return exported(path.parent, [port.get_any_name() for port in model.inputs], lambda inputs: model(inputs)[0])
+    requests = local()  # A request serves one thread at a time.
+
+    def run(inputs: Any) -> Any:
+        if not hasattr(requests, "own"):
+            requests.own = model.create_infer_request()
+        return requests.own.infer(inputs, share_inputs=True)[0]
+
+    return exported(path.parent, [port.get_any_name() for port in model.inputs], run)
 
 
 def onnxruntime(what: str, plan: Plan) -> Encode:

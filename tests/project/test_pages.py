@@ -1,7 +1,8 @@
 """Each page of the documentation runs as it is pasted: in a fresh interpreter, in an empty folder, without a network.
 
 The blocks of a page run in their order. A block ```` ```text ```` that follows one directly is what that one prints; a
-block with ``skip`` behind its language does not run. A page with ``<!-- slow -->`` is a slow test.
+block with ``skip`` behind its language does not run. No empty line stands inside a class or function, where the prompt
+of Python 3.11 ends it. A page with ``<!-- slow -->`` is a slow test.
 ``python -m tests.project.test_pages PAGE`` runs one page in the current folder; without a page, it counts blocks.
 """
 
@@ -31,6 +32,8 @@ def run(page: Path) -> None:
     for block in BLOCK.finditer(text):
         language, code, shown = block.groups()
         above = text.count("\n", 0, block.start()) + 1
+        if re.search("\n\n+ ", code):
+            sys.exit(f"{page}:{above}: an empty line before an indented one")
         if language == "bash":
             command = ["bash", "-euo", "pipefail", "-c", code]
             printed = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
