@@ -128,10 +128,10 @@ def mine_hard_negatives(
     for row, (anchor, answers) in enumerate(positives.items()):
         allowed = ~np.isin(hits.indices[row], [*answers, index.get(anchor, -1)])
         window = allowed.nonzero()[0][range_min:range_max]
-        found, scores, bound = hits.indices[row, window], hits.scores[row, window], lowest[row]
+        candidates, scores, bound = hits.indices[row, window], hits.scores[row, window], lowest[row]
         if cross_encoder is not None:
-            found, scores, bound = _rescore(cross_encoder, anchor, texts, found, answers)
-        fitting = found[suits(scores.astype(np.float64), bound)]
+            candidates, scores, bound = _rescore(cross_encoder, anchor, texts, candidates, answers)
+        fitting = candidates[suits(scores.astype(np.float64), bound)]
         if generator is not None:
             fitting = fitting[np.sort(generator.permutation(len(fitting))[:count])]
         chosen[anchor] = [texts[number] for number in fitting[:count]]

@@ -256,11 +256,14 @@ def test_models_among_files_of_programs(models: list[Any], tmp_path: Path) -> No
     """Other files stay, and so does a card; a module that is no module of theirs cannot be saved, as there."""
     (tmp_path / "README.md").write_text("A card.")
     (tmp_path / "head.json").write_text("{}")
+    tmp_path.chmod(0o755)
+    mode = tmp_path.stat().st_mode
     models[1].save(tmp_path, create_model_card=False)
     assert same_weights(ours.SentenceTransformer(str(tmp_path)), models[1])
     assert (tmp_path / "README.md").read_text() == "A card."
     assert (tmp_path / "head.json").is_file()
     assert not [*tmp_path.glob("tmp*")]
+    assert tmp_path.stat().st_mode == mode
     scaled = ours.SentenceTransformer(modules=[*models[1], Scale()], device="cpu")
     np.testing.assert_allclose(scaled.encode(QUERIES), 2 * models[1].encode(QUERIES), rtol=1e-6)
     with pytest.raises((TypeError, ValueError), match="Scale"):

@@ -200,6 +200,7 @@ class SentenceTransformer(SentenceEncoder):
             super().save(target, *args, create_model_card=create_model_card, **options)
         else:
             with TemporaryDirectory(dir=target) as folder:
+                shutil.copystat(target, folder)  # Which copytree gives back.
                 self.write(Path(folder), None, target)
                 left = None if create_model_card else shutil.ignore_patterns("README.md")
                 shutil.copytree(folder, target, ignore=left, dirs_exist_ok=True, copy_function=os.replace)

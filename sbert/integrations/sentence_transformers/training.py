@@ -37,7 +37,7 @@ _TRAINER_ROWS = [row for row in switching.COUNTERPARTS if row.section == switchi
 _OF_TRAINERS = {name: row.plain for row in _TRAINER_ROWS for name in row.names}
 _ELSE = "sbert.Trainer, its callbacks and its settings"
 # Methods that a subclass may override; there is no card whose callback is added.
-_CALLED = "train log evaluate create_optimizer create_scheduler add_model_card_callback save_model push_to_hub".split()
+_CALLED = "train log evaluate create_optimizer create_scheduler add_model_card_callback push_to_hub".split()
 # Those that are ours under another name, at most.
 _SAME = {name: row.new_name or name for name, row in _ROWS.items() if row.how in ("same", "other name")}
 _OPTIMIZERS: dict[str, Any] = {
@@ -90,7 +90,7 @@ class ArgumentsOfTraining:
     def __setattr__(self, name: str, value: Any) -> None:
         defaults, value = _defaults(), getattr(value, "value", value)
         value = "none" if name == "report_to" and value in ([], ["none"], None) else value
-        value = json.loads(value) if str(value).startswith('{"') else value  # On a command line.
+        value = json.loads(value) if isinstance(value, str) and value.startswith('{"') else value  # On a command line.
         if name not in defaults and name not in _ROWS and name not in vars(type(self)).get("__dataclass_fields__", ()):
             meant = nearest_argument(name, defaults)
             raise TypeError(f"unknown argument {name!r}" + (f"; did you mean {meant!r}?" if meant else ""))
@@ -325,7 +325,7 @@ class SentenceTransformerTrainer:
         callbacks: Iterable[Any] | None = None, optimizers: tuple[Any, Any] = (None, None),
         optimizer_cls_and_kwargs: tuple[Any, Mapping[str, Any]] | None = None, **options: Any,
     ) -> None:  # fmt: skip
-        tokenizer, _ = getattr(model, "tokenizer", None), getattr(model, "max_seq_length", None)
+        tokenizer = getattr(model, "tokenizer", None)
         for name, value in options.items():
             is_that = name in ("tokenizer", "processing_class") and value is tokenizer
             if not is_that and (name not in _OF_TRAINERS or value is not None):
@@ -357,6 +357,7 @@ class SentenceTransformerTrainer:
 
     def trainer(self, eval_dataset: Any = None, is_run: bool = False) -> Trainer:
         """Our trainer with the same settings; for a run, with the optimizer and the scheduler that a subclass makes."""
+        _ = self.model.max_seq_length  # Which takes that of its tokenizer.
         args, held_out = self.args, self.eval_dataset if eval_dataset is None else eval_dataset
         trained = held_out if self.train_dataset is None else self.train_dataset
         data, others = (rows if isinstance(rows, Mapping) else {"data": rows} for rows in (trained, held_out))
