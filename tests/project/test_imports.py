@@ -73,7 +73,6 @@ def file_of(name: str) -> Path:
 CLOCKS = {
     "cli/benchmark.py": "figures",
     "integrations/sentence_transformers/training.py": "figures",
-    "integrations/sentence_transformers/util.py": "figures",
     "pipeline/batcher.py": "how long requests wait for others, and figures",
     "pipeline/progress.py": "the rate of the progress bar",
     "storage/folders.py": "how long to wait for readers",
