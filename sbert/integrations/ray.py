@@ -49,9 +49,7 @@ class Embed:
         model: A folder or a name on the hub. Default: the bundled model.
         column: The column of texts.
         vectors: The column of vectors.
-        device: As in ``SentenceEncoder``.
-        dtype: As in ``SentenceEncoder``.
-        encode_options: Of ``SentenceEncoder.encode``.
+        options: ``device`` and ``dtype`` of ``SentenceEncoder``; and those of ``SentenceEncoder.encode``.
 
     Raises:
         TypeError: If a text is not a str.
@@ -65,19 +63,10 @@ class Embed:
     """
 
     def __init__(
-        self,
-        model: str | None = None,
-        *,
-        column: str = "text",
-        vectors: str = "vector",
-        device: str | None = None,
-        dtype: str = "auto",
-        **encode_options: Any,
+        self, model: str | None = None, *, column: str = "text", vectors: str = "vector", **options: Any
     ) -> None:
-        self.model = load_encoder(model, device=device, dtype=dtype)
-        self.column = column
-        self.vectors = vectors
-        self.options = encode_options
+        self.model = load_encoder(model, device=options.pop("device", None), dtype=options.pop("dtype", "auto"))
+        self.column, self.vectors, self.options = column, vectors, options
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
         """The batch with the vectors. Shape: (rows, dim)."""
