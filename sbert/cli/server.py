@@ -12,7 +12,6 @@ import base64
 import hmac
 import os
 import warnings
-from functools import partial
 from typing import Any
 
 from sbert import CrossEncoder
@@ -75,8 +74,8 @@ class Service:
         encoder, prompt = model.route(call.get("task")), choose_prompt(model, call["prompt_name"])
         texts = await asyncio.to_thread(parse_input, encoder[0], body.get("inputs", body.get("input")))
         call |= {"normalize_embeddings": body.get("normalize") is not False, "truncate_dim": body.get("dimensions")}
-        read = partial(encoder[0].tokenize, [prompt + text for text in texts])
-        vectors, usage = await self.ask(request, body, "embed", encoder, read, texts, call)
+        rows = [prompt + text for text in texts]
+        vectors, usage = await self.ask(request, body, "embed", encoder, lambda: encoder[0].tokenize(rows), texts, call)
         rows = vectors.tolist() if form == "float" else [base64.b64encode(vector).decode() for vector in vectors]
         data = [{"object": "embedding", "index": index, "embedding": row} for index, row in enumerate(rows)]
         answer = rows if "inputs" in body else {"object": "list", "data": data, "model": name, "usage": usage}
@@ -93,8 +92,8 @@ class Service:
         parts = [body.get("query"), *(body.get("texts", body.get("documents")) or [])]
         query, *texts = texts_of([x.get("text") if isinstance(x, dict) else x for x in parts], "query and documents")
         call = {"query": choose_prompt(model) + query, "activation": (lambda x: x) if body.get("raw_scores") else None}
-        read = partial(model._reader(), [(call["query"], text) for text in texts])
-        scores, usage = await self.ask(request, body, "rerank", model, read, texts, call)
+        rows = [(call["query"], text) for text in texts]
+        scores, usage = await self.ask(request, body, "rerank", model, lambda: model._reader()(rows), texts, call)
         order = (-scores).argsort(kind="stable")[: check_positive("top_n", body.get("top_n"))].tolist()
         ranks = [{"index": row, "score" if tei else "relevance_score": float(scores[row])} for row in order]
         for rank in ranks if body.get("return_text" if tei else "return_documents") is True else ():
@@ -110,9 +109,8 @@ class Service:
         if most > limit and body.get("truncate", self.flags.truncate) is not True:
             raise HTTPException(413, f"text {counts.index(most)} has {most} tokens, over {limit}; send truncate=true")
         result = asyncio.wrap_future(self.batchers[task].submit(texts, on_truncate="ignore", **call))
-        leaving = asyncio.ensure_future(request.receive())
+        leaving = asyncio.ensure_future(request.receive())  # Ends with the answer at the latest.
         await asyncio.wait((result, leaving), return_when=asyncio.FIRST_COMPLETED)
-        leaving.cancel()
         if result.cancel():
             raise HTTPException(499, "the client has left")
         return result.result(), dict.fromkeys(("prompt_tokens", "total_tokens"), sum(min(limit, n) for n in counts))

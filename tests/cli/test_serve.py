@@ -141,7 +141,8 @@ def test_vectors(running: Running, model: SentenceEncoder) -> None:
 def test_prompts(running: Running, model: SentenceEncoder, role: str) -> None:
     prompted = getattr(model, f"encode_{role}")(TEXTS, normalize_embeddings=True)
     assert np.abs(prompted - model.encode(TEXTS, normalize_embeddings=True)).max() > 0.01
-    for fields in ({"input_type": role}, {"input_type": f"search_{role}"}, {"model": f"{running.name}:{role}"}):
+    names = ({"input_type": role}, {"input_type": f"search_{role}"}, {"prompt_name": role})
+    for fields in (*names, {"model": f"{running.name}:{role}"}):
         np.testing.assert_allclose(running.vectors(TEXTS, **fields), prompted, atol=1e-6)
     usage = running.get("/v1/embeddings", {"input": "lake", "input_type": role})[1]["usage"]
     assert usage["total_tokens"] == len(model.tokenize(["lake"], model.prompts[role]).ids)
@@ -151,18 +152,21 @@ def test_ranks(running: Running, ranker: CrossEncoder) -> None:
     expected = ranker.rank("lake", [text for _, text in PAIRS])
     order = [rank["corpus_id"] for rank in expected]
     documents = [PAIRS[0][1], {"text": PAIRS[1][1]}, PAIRS[2][1]]
+    body = {"query": "lake", "documents": documents, "model": ranker.name_or_path, "return_documents": True}
     for path in ("/v1/rerank", "/v2/rerank", "/rerank"):
-        status, answer = running.get(path, {"query": "lake", "documents": documents, "model": ranker.name_or_path})
+        status, answer = running.get(path, body)
         assert (status, [rank["index"] for rank in answer["results"]]) == (200, order)
         assert [rank["document"] for rank in answer["results"]] == [{"text": PAIRS[row][1]} for row in order]
         found = [rank["relevance_score"] for rank in answer["results"]]
         np.testing.assert_allclose(found, [rank["score"] for rank in expected], atol=1e-6)
     assert answer["usage"]["total_tokens"] == len(ranker.tokens(PAIRS, "lake ").ids)
-    status, found = running.get("/rerank", {"query": "lake", "texts": [text for _, text in PAIRS], "raw_scores": True})
+    body = {"query": "lake", "texts": [text for _, text in PAIRS], "raw_scores": True, "return_text": True}
+    status, found = running.get("/rerank", body)
     raw = ranker.predict(PAIRS, activation=lambda scores: scores)
     assert [(rank["index"], rank["text"]) for rank in found] == [(row, PAIRS[row][1]) for row in order]
     np.testing.assert_allclose([rank["score"] for rank in found], raw[order], atol=1e-6)
-    assert len(running.get("/rerank", {"query": "lake", "documents": documents, "top_n": 1})[1]["results"]) == 1
+    short = running.get("/rerank", {"query": "lake", "documents": documents, "top_n": 1})[1]["results"]
+    assert [rank.keys() for rank in short] == [{"index", "relevance_score"}]
 
 
 def test_what_else_it_answers(running: Running) -> None:
@@ -192,8 +196,8 @@ def test_what_else_it_answers(running: Running) -> None:
         ({"input": [[2, -1, 3]]}, 400, "."),
         ({"input": "a", "dimensions": 17}, 400, "pass 1 to 16"),
         ({"input": "a", "dimensions": float("nan")}, 400, "whole number"),
-        ({"input": "a", "model": "other"}, 404, "'other' as 'float' is not here; use"),
-        ({"input": "a", "encoding_format": "hex"}, 404, "'float' or 'base64'"),
+        ({"input": "a", "model": "other"}, 404, "the model 'other' is not here; use"),
+        ({"input": "a", "encoding_format": "hex"}, 400, "pass one of 'float', 'base64'"),
         ({"input": "a", "input_type": "clustering"}, 400, "'clustering' is unknown"),
         ({"input": ["a", "lake " * 100]}, 413, "text 1 has 102 tokens, over 64"),
         ({"input": "a" * 5_000_000}, 413, "Too Large"),
@@ -207,6 +211,7 @@ def test_what_is_refused(running: Running, body: Any, status: int, message: str)
     assert found == status
     assert re.search(message, answer if isinstance(answer, str) else answer["error"]["message"])
     assert isinstance(answer, str) or answer["error"].keys() == {"message", "type", "code"}
+    assert isinstance(answer, str) or answer["message"] == answer["detail"] == answer["error"]["message"]
 
 
 @pytest.mark.parametrize(
@@ -235,13 +240,29 @@ def test_too_long_texts_are_truncated_on_request(
 
 
 def test_key(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SBERT_API_KEY", "open")
-    for given, status in (("Bearer open", 200), ("Bearer opens", 401), ("", 401), ("é", 401)):
-        for path, body in (("/embed", {"inputs": "a"}), ("/info", None)):
+    """Whoever has none is refused before the body is read."""
+    monkeypatch.setattr(running, "key", "öpen".encode())
+    sent = "öpen".encode().decode("latin-1")  # The client encodes headers in Latin-1.
+    for given, status in ((f"Bearer {sent}", 200), (f"Bearer {sent}s", 401), ("Bearer öpen", 401), ("", 401)):
+        for path in ("/embed", "/info", "/metrics", "/docs", "/openapi.json"):
+            body = {"inputs": "a"} if path == "/embed" else None
             assert running.get(path, body, Authorization=given)[0] == status
     assert running.get("/health")[0] == 200
-    monkeypatch.setattr(running.flags, "api_key", "first")
-    assert running.get("/info", Authorization="Bearer first")[0] == 200
+    with held(running, "Content-Length: 99\r\n\r\n{") as connection:
+        assert connection.recv(64).startswith(b"HTTP/1.1 401")
+
+
+def test_what_is_said_at_the_start(
+    running: Running, folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A host that others reach has no key; a model gives several scores."""
+    monkeypatch.setattr(server.uvicorn.Server, "run", lambda _: None)
+    CrossEncoder(folder.parent / "bert", classes=3, device="cpu").save(tmp_path / "three")
+    flags = argparse.Namespace(**{**vars(running.flags), "model": str(folder), "host": "0.0.0.0"})
+    with pytest.warns(UserWarning, match=r"0\.0\.0\.0 lets other machines in; set --api-key"):
+        server.Service(argparse.Namespace(**{**vars(flags), "rerank": None})).run()
+    with pytest.raises(ValueError, match="3 scores per pair"):
+        server.Service(argparse.Namespace(**{**vars(flags), "rerank": str(tmp_path / "three")}))
 
 
 def test_an_error_of_the_model(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,7 +271,7 @@ def test_an_error_of_the_model(running: Running, monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(running.batchers["embed"]._queue, "encode", fail)
     status, answer = running.get("/embed", {"inputs": "a"})
-    assert (status, answer["error"]["message"]) == (500, "the server failed; its log says why")
+    assert (status, answer["error"]) == (500, "the server failed; its log says why")
 
 
 def held(running: Running, body: str) -> socket.socket:
@@ -278,7 +299,7 @@ def test_a_full_queue_and_clients_that_leave(running: Running, gate: Gate) -> No
         waiting = [held(running, WHOLE) for _ in range(QUEUE)]
         wait_for(lambda: running.waiting() == QUEUE)
         status, answer, headers = send(running.port, "/embed", {"inputs": "a"})
-        assert (status, headers["Retry-After"], answer["error"]["type"]) == (429, "1", "server_error")
+        assert (status, headers["Retry-After"], answer["error_type"]) == (429, "1", "Overloaded")  # As TEI has it.
         for connection in waiting:
             connection.close()
         wait_for(lambda: running.waiting() == 0)
@@ -301,7 +322,7 @@ def test_requests_that_never_end(running: Running, part: str) -> None:
         assert time.monotonic() < start + 30
         for connection in connections:
             with suppress(ConnectionError):
-                assert connection.recv(64) == b""
+                assert connection.recv(64).startswith(b"HTTP/1.1 408")
     assert len(running.server.server_state.connections) <= 1
 
 
