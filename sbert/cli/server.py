@@ -36,7 +36,7 @@ GET = {"info": "/v1/models /info /health", "metrics": "/metrics"}
 STATUSES = {QueueFullError: 429, TypeError: 400, ValueError: 400, OverflowError: 400, RequestValidationError: 400}
 
 
-class PairEncoder(CrossEncoder):
+class Ranker(CrossEncoder):
     """A cross-encoder for the batcher, to which the documents are texts and their query is an option."""
 
     def encode(self, texts: list[str], query: str, **options: Any) -> Any:
@@ -47,16 +47,15 @@ class PairEncoder(CrossEncoder):
 class Service:
     """What the routes answer, by the options of ``sbert serve``."""
 
-    def __init__(self, arguments: Any) -> None:
-        self.flags, self.name, self.late = arguments, arguments.model, set[Any]()
-        self.key = (arguments.api_key or os.environ.get("SBERT_API_KEY", "")).encode()
+    def __init__(self, flags: Any) -> None:
+        self.flags, self.name, self.late = flags, flags.model, set[Any]()
+        self.key = (flags.api_key or os.environ.get("SBERT_API_KEY", "")).encode()
         self.roles = {self.name: "", **{f"{self.name}:{role}": role for role in ROLES}}
-        self.models: dict[str, Any] = {"embed": load_by_options(arguments)}
-        if arguments.rerank:
-            arguments.model = arguments.rerank
-            self.models["rerank"] = load_by_options(arguments, PairEncoder)
+        self.models: dict[str, Any] = {"embed": load_by_options(flags)}
+        if flags.rerank:
+            self.models["rerank"] = Ranker(flags.rerank, device=flags.device, dtype=flags.dtype, backend=flags.backend)
             self.models["rerank"].rank("", [""])  # An error if it gives several scores.
-        self.batchers = {task: Batcher(model, max_queue=arguments.max_queue) for task, model in self.models.items()}
+        self.batchers = {task: Batcher(model, max_queue=flags.max_queue) for task, model in self.models.items()}
 
     async def embed(self, request: Request, body: dict[str, Any]) -> JSONResponse:
         """Vectors of `input`, in OpenAI's form, or of `inputs`, in TEI's: a text, or token ids, or a list of these.
@@ -75,7 +74,7 @@ class Service:
         texts = await asyncio.to_thread(parse_input, encoder[0], body.get("inputs", body.get("input")))
         call |= {"normalize_embeddings": body.get("normalize") is not False, "truncate_dim": body.get("dimensions")}
         rows = [prompt + text for text in texts]
-        vectors, usage = await self.ask(request, body, "embed", encoder, lambda: encoder[0].tokenize(rows), texts, call)
+        vectors, usage = await self.ask(request, body, "embed", encoder, rows, texts, call)
         rows = vectors.tolist() if form == "float" else [base64.b64encode(vector).decode() for vector in vectors]
         data = [{"object": "embedding", "index": index, "embedding": row} for index, row in enumerate(rows)]
         answer = rows if "inputs" in body else {"object": "list", "data": data, "model": name, "usage": usage}
@@ -93,27 +92,28 @@ class Service:
         query, *texts = texts_of([x.get("text") if isinstance(x, dict) else x for x in parts], "query and documents")
         call = {"query": choose_prompt(model) + query, "activation": (lambda x: x) if body.get("raw_scores") else None}
         rows = [(call["query"], text) for text in texts]
-        scores, usage = await self.ask(request, body, "rerank", model, lambda: model._reader()(rows), texts, call)
+        scores, usage = await self.ask(request, body, "rerank", model, rows, texts, call)
         order = (-scores).argsort(kind="stable")[: check_positive("top_n", body.get("top_n"))].tolist()
         ranks = [{"index": row, "score" if tei else "relevance_score": float(scores[row])} for row in order]
         for rank in ranks if body.get("return_text" if tei else "return_documents") is True else ():
             rank |= {"text": texts[rank["index"]]} if tei else {"document": {"text": texts[rank["index"]]}}
         return JSONResponse(ranks if tei else {"model": model.name_or_path, "results": ranks, "usage": usage})
 
-    async def ask(self, request: Any, body: Any, task: str, model: Any, read: Any, texts: list[str], call: Any) -> Any:
+    async def ask(self, http: Any, body: Any, task: str, model: Any, rows: Any, texts: list[str], call: Any) -> Any:
         """The results of texts from a batcher, and the usage; if the client leaves, they cost nothing more."""
         if not 0 < len(texts) <= MAX_TEXTS:
             raise ValueError(f"the request has {len(texts)} texts; send 1 to {MAX_TEXTS}")
-        counts = list(map(len, await asyncio.to_thread(read)))
-        limit, most = model.max_seq_length or MAX_BYTES, max(counts)
-        if most > limit and body.get("truncate", self.flags.truncate) is not True:
-            raise HTTPException(413, f"text {counts.index(most)} has {most} tokens, over {limit}; send truncate=true")
+        tokens = await asyncio.to_thread(model.tokens, rows)
+        if tokens.truncated.any() and body.get("truncate", self.flags.truncate) is not True:
+            row, read = int(tokens.truncated.argmax()), model._reader() if task == "rerank" else model[0].tokenize
+            count = len((await asyncio.to_thread(read, [rows[row]]))[0])
+            raise HTTPException(413, f"text {row} has {count} tokens, over {model.max_seq_length}; send truncate=true")
         result = asyncio.wrap_future(self.batchers[task].submit(texts, on_truncate="ignore", **call))
-        leaving = asyncio.ensure_future(request.receive())  # Ends with the answer at the latest.
+        leaving = asyncio.ensure_future(http.receive())  # Ends with the answer at the latest.
         await asyncio.wait((result, leaving), return_when=asyncio.FIRST_COMPLETED)
         if result.cancel():
             raise HTTPException(499, "the client has left")
-        return result.result(), dict.fromkeys(("prompt_tokens", "total_tokens"), sum(min(limit, n) for n in counts))
+        return result.result(), dict.fromkeys(("prompt_tokens", "total_tokens"), len(tokens.ids))
 
     async def info(self) -> dict[str, Any]:
         """The names of the model, as OpenAI lists them, and its limits, as TEI does."""
