@@ -88,7 +88,7 @@ class Service:
         model, tei = self.models.get("rerank"), "texts" in body
         if model is None or body.get("model") not in (None, model.name_or_path):
             raise HTTPException(404, "the model is not here; name a reranker with sbert serve --rerank")
-        parts = [body.get("query"), *(body.get("texts", body.get("documents")) or [])]
+        parts = [body.get("query"), *(body.get("texts", body.get("documents")) or [])[: MAX_TEXTS + 1]]
         query, *texts = texts_of([x.get("text") if isinstance(x, dict) else x for x in parts], "query and documents")
         call = {"query": choose_prompt(model) + query, "activation": (lambda x: x) if body.get("raw_scores") else None}
         rows = [(call["query"], text) for text in texts]
@@ -102,7 +102,7 @@ class Service:
     async def ask(self, http: Any, body: Any, task: str, model: Any, rows: Any, texts: list[str], call: Any) -> Any:
         """The results of texts from a batcher, and the usage; if the client leaves, they cost nothing more."""
         if not 0 < len(texts) <= MAX_TEXTS:
-            raise ValueError(f"the request has {len(texts)} texts; send 1 to {MAX_TEXTS}")
+            raise ValueError(f"the request has {'too many' if texts else 'no'} texts; send 1 to {MAX_TEXTS} at a time")
         tokens = await asyncio.to_thread(model.tokens, rows)
         if tokens.truncated.any() and body.get("truncate", self.flags.truncate) is not True:
             row, read = int(tokens.truncated.argmax()), model._reader() if task == "rerank" else model[0].tokenize
@@ -157,7 +157,7 @@ class Service:
 
 def parse_input(reader: Any, value: Any) -> list[str]:
     """The texts of a request. Token ids are taken if they are those that the tokenizer gives to their text."""
-    rows = value if isinstance(value, list) and not isinstance(next(iter(value), ""), int) else [value]
+    rows = value[: MAX_TEXTS + 1] if isinstance(value, list) and not isinstance(next(iter(value), ""), int) else [value]
     ids = all(isinstance(row, list) for row in rows)
     texts = texts_of(reader.token_kinds.decode(rows) if ids else rows, "input")
     if "" in texts or (ids and (reader.tokenize(texts) != rows or not any(reader.special_tokens))):
@@ -174,7 +174,7 @@ def refuse(request: Request, error: Any) -> JSONResponse:
     kind = "invalid_request_error" if status < 429 else "server_error"
     content = {"error": {"message": message, "type": kind, "code": status}, "message": message, "detail": message}
     if request.url.path in ("/embed", "/rerank"):
-        content = {"error": message, "error_type": "Validation" if status < 429 else "Overloaded"}
+        content = {"error": message, "error_type": {429: "Overloaded", 500: "Backend"}.get(status, "Validation")}
     return JSONResponse(content, status, {"Retry-After": "1"} if status == 429 else None)
 
 

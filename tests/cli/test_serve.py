@@ -141,8 +141,8 @@ def test_vectors(running: Running, model: SentenceEncoder) -> None:
 def test_prompts(running: Running, model: SentenceEncoder, role: str) -> None:
     prompted = getattr(model, f"encode_{role}")(TEXTS, normalize_embeddings=True)
     assert np.abs(prompted - model.encode(TEXTS, normalize_embeddings=True)).max() > 0.01
-    names = ({"input_type": role}, {"input_type": f"search_{role}"}, {"prompt_name": role})
-    for fields in (*names, {"model": f"{running.name}:{role}"}):
+    named = [{"input_type": role}, {"input_type": f"search_{role}"}, {"prompt_name": role}]
+    for fields in [*named, {"model": f"{running.name}:{role}"}]:
         np.testing.assert_allclose(running.vectors(TEXTS, **fields), prompted, atol=1e-6)
     usage = running.get("/v1/embeddings", {"input": "lake", "input_type": role})[1]["usage"]
     assert usage["total_tokens"] == len(model.tokenize(["lake"], model.prompts[role]).ids)
@@ -161,7 +161,7 @@ def test_ranks(running: Running, ranker: CrossEncoder) -> None:
         np.testing.assert_allclose(found, [rank["score"] for rank in expected], atol=1e-6)
     assert answer["usage"]["total_tokens"] == len(ranker.tokens(PAIRS, "lake ").ids)
     body = {"query": "lake", "texts": [text for _, text in PAIRS], "raw_scores": True, "return_text": True}
-    status, found = running.get("/rerank", body)
+    found = running.get("/rerank", body)[1]
     raw = ranker.predict(PAIRS, activation=lambda scores: scores)
     assert [(rank["index"], rank["text"]) for rank in found] == [(row, PAIRS[row][1]) for row in order]
     np.testing.assert_allclose([rank["score"] for rank in found], raw[order], atol=1e-6)
@@ -187,8 +187,8 @@ def test_what_else_it_answers(running: Running) -> None:
 @pytest.mark.parametrize(
     ("body", "status", "message"),
     [
-        ({"input": []}, 400, "0 texts; send 1 to 2048"),
-        ({"input": ["a"] * 2049}, 400, "2049 texts"),
+        ({"input": []}, 400, "no texts; send 1 to 2048"),
+        ({"input": ["a"] * 2049}, 400, "too many texts"),
         ({}, 400, r"input\[0\] is of type NoneType"),
         ({"input": ["a", ""]}, 400, "an input is empty"),
         ({"input": ["a", 3]}, 400, r"input\[1\] is of type int"),
@@ -210,7 +210,6 @@ def test_what_is_refused(running: Running, body: Any, status: int, message: str)
     found, answer = running.get("/v1/embeddings", body)
     assert found == status
     assert re.search(message, answer if isinstance(answer, str) else answer["error"]["message"])
-    assert isinstance(answer, str) or answer["error"].keys() == {"message", "type", "code"}
     assert isinstance(answer, str) or answer["message"] == answer["detail"] == answer["error"]["message"]
 
 
@@ -245,8 +244,7 @@ def test_key(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     sent = "öpen".encode().decode("latin-1")  # The client encodes headers in Latin-1.
     for given, status in ((f"Bearer {sent}", 200), (f"Bearer {sent}s", 401), ("Bearer öpen", 401), ("", 401)):
         for path in ("/embed", "/info", "/metrics", "/docs", "/openapi.json"):
-            body = {"inputs": "a"} if path == "/embed" else None
-            assert running.get(path, body, Authorization=given)[0] == status
+            assert running.get(path, {"inputs": "a"} if path == "/embed" else None, Authorization=given)[0] == status
     assert running.get("/health")[0] == 200
     with held(running, "Content-Length: 99\r\n\r\n{") as connection:
         assert connection.recv(64).startswith(b"HTTP/1.1 401")
@@ -270,8 +268,8 @@ def test_an_error_of_the_model(running: Running, monkeypatch: pytest.MonkeyPatch
         raise RuntimeError("a secret")
 
     monkeypatch.setattr(running.batchers["embed"]._queue, "encode", fail)
-    status, answer = running.get("/embed", {"inputs": "a"})
-    assert (status, answer["error"]) == (500, "the server failed; its log says why")
+    error = {"error": "the server failed; its log says why", "error_type": "Backend"}
+    assert running.get("/embed", {"inputs": "a"}) == (500, error)
 
 
 def held(running: Running, body: str) -> socket.socket:
