@@ -53,7 +53,7 @@ class Service:
         self.roles = {self.name: "", **{f"{self.name}:{role}": role for role in ROLES}}
         self.models: dict[str, Any] = {"embed": load_by_options(flags)}
         if flags.rerank:
-            self.models["rerank"] = Ranker(flags.rerank, device=flags.device, dtype=flags.dtype, backend=flags.backend)
+            self.models["rerank"] = Ranker(flags.rerank, device=flags.device)
             self.models["rerank"].rank("", [""])  # An error if it gives several scores.
         self.batchers = {task: Batcher(model, max_queue=flags.max_queue) for task, model in self.models.items()}
 
