@@ -29,7 +29,7 @@ with require("sbert serve", "FastAPI and uvicorn", "serve"):
     from fastapi.exceptions import RequestValidationError
     from fastapi.responses import JSONResponse, PlainTextResponse
 
-# Texts and bytes of a request, connections, and seconds in which a request has to arrive.
+# Texts and bytes of a request, open connections, and seconds in which a request has to arrive.
 MAX_TEXTS, MAX_BYTES, LINKS, SECONDS = 2048, 2_000_000, 2048, 20
 POST = {"embed": "/v1/embeddings /embed", "rerank": "/v1/rerank /v2/rerank /rerank"}
 GET = {"info": "/v1/models /info /health", "metrics": "/metrics"}
@@ -127,8 +127,8 @@ class Service:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """A 401 if the key is wrong, before anything else is read; whether the server is alive, anyone may ask."""
-        given, key = dict(scope["headers"]).get(b"authorization", b""), b"Bearer " + self.key
-        known = not self.key or scope["path"] == "/health" or hmac.compare_digest(given, key)
+        header, key = dict(scope["headers"]).get(b"authorization", b""), b"Bearer " + self.key
+        known = not self.key or scope["path"] == "/health" or hmac.compare_digest(header, key)
         refusal = HTTPException(401, "the key is wrong; send the header Authorization: Bearer KEY")
         await (self.app if known else refuse(Request(scope), refusal))(scope, receive, send)
 
