@@ -134,7 +134,7 @@ class Service:
 
     async def drop_late(self) -> None:
         """Close connections on which a request has been arriving, or its answer leaving, since the last call."""
-        open_now = [(link, link.cycle) for link in self.server.server_state.connections]
+        open_now = [(link, getattr(link, "cycle", None)) for link in self.server.server_state.connections]
         late = {(link, at) for link, at in open_now if at is None or at.more_body or at.response_complete}
         for connection, _ in late & self.late:
             connection.transport.write(b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\n\r\n")
@@ -149,7 +149,7 @@ class Service:
         for name, paths in {**POST, **GET}.items():
             for path in paths.split():
                 self.app.add_api_route(path, getattr(self, name), methods=["POST" if name in POST else "GET"])
-        limits = {"timeout_notify": SECONDS, "callback_notify": self.drop_late, "timeout_graceful_shutdown": 30}
+        limits: Any = {"timeout_notify": SECONDS, "callback_notify": self.drop_late, "timeout_graceful_shutdown": 30}
         options: Any = {"http": "h11", "ws": "none", "lifespan": "off", "access_log": False, "limit_concurrency": LINKS}
         self.server = uvicorn.Server(uvicorn.Config(self, self.flags.host, self.flags.port, **limits, **options))
         self.server.run()
