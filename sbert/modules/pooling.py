@@ -42,6 +42,11 @@ def _max(tokens: TokenEmbeddings) -> Tensor:
     return values.amax(1).masked_fill(tokens.lengths[:, None] == 0, 0)
 
 
+def _splade(tokens: TokenEmbeddings) -> Tensor:
+    logits = _max(tokens) if tokens.head is None else tokens.head.max_logits(tokens)  # (rows, vocabulary)
+    return logits.to(accumulation_dtype(logits.dtype)).relu().log1p()  # Which grow with the logits, so max comes first.
+
+
 def _at(tokens: TokenEmbeddings, positions: Tensor) -> Tensor:
     """The tokens at ``positions`` (rows,); zeros for an empty row."""
     if len(tokens.values) == 0:
@@ -57,6 +62,8 @@ POOLINGS: dict[str, Callable[[TokenEmbeddings], Tensor]] = {
     "mean_sqrt_len": _mean_sqrt_len,
     "weightedmean": _weighted_mean,
     "lasttoken": lambda tokens: _at(tokens, tokens.offsets[1:] - 1),
+    "splade": _splade,
+    "splade_log1p": lambda tokens: _splade(tokens).log1p(),
 }
 
 
@@ -107,7 +114,10 @@ class Pooling(nn.Module):
         mean_sqrt_len  (x_1 + … + x_n) / sqrt(n)
         weightedmean   (1 x_1 + 2 x_2 + … + n x_n) / (1 + 2 + … + n)
         lasttoken      x_n
+        splade         log(1 + max(0, l_1, …, l_n)), where l are the logits of a language model's head
+        splade_log1p   log(1 + splade)
 
+    The last two give sparse vectors: a dimension is a word of the vocabulary. They need a ``Transformer`` with a head.
     Several modes are concatenated in the order of their list. A text without tokens gets zeros. ``register_pooling``
     adds modes.
 
@@ -124,6 +134,8 @@ class Pooling(nn.Module):
     References:
         Reimers and Gurevych, 2019, section 3 (mean, max, cls). https://arxiv.org/abs/1908.10084
         Muennighoff, 2022, section 4.1 (weightedmean). https://arxiv.org/abs/2202.08904
+        Formal et al., 2021, SPLADE v2, equation 5 (splade). https://arxiv.org/abs/2109.10086
+        Geng et al., 2025, section 3 (splade_log1p). https://arxiv.org/abs/2504.14839
 
     Example:
         >>> import torch
@@ -144,6 +156,11 @@ class Pooling(nn.Module):
             known = ", ".join(POOLINGS)
             raise ValueError(f"pooling mode {mode!r} is unknown; pass one or more of {known}, or use register_pooling")
         self.include_prompt: bool = include_prompt
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether the vectors are sparse."""
+        return self.modes[0].startswith("splade")
 
     def forward(self, tokens: TokenEmbeddings) -> Tensor:
         if not self.include_prompt:

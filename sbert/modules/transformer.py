@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,8 @@ from torch import nn
 from sbert import backends
 from sbert.backends import BertModel, PlainTokenizer, huggingface
 from sbert.batch import TokenBatch, TokenEmbeddings
-from sbert.inputs.arguments import known_arguments
+from sbert.inputs.arguments import check_choice, known_arguments
+from sbert.modules.language_model import LanguageModelHead
 from sbert.modules.tokenizer import FastTokenizer, SlowTokenizer, Tokenizing
 from sbert.storage.folders import read_whole
 from sbert.storage.hub import resolve
@@ -39,6 +41,8 @@ class Transformer(Tokenizing, nn.Module):
         lower_case: Whether to convert texts to lower case first.
         dtype: Dtype of the weights. Default: float32.
         cache_folder: Folder for downloads.
+        head: The head of a masked language model, for ``Pooling("splade")``: ``"saved"`` with the model, or a ``"new"``
+            one, that begins with the table of token embeddings. Default: that of a masked language model in memory.
         backend: What runs it: ``"plain"`` for the Hugging Face module alone, with padding; ``"auto"`` for the fastest,
             or what the environment variable ``SBERT_BACKEND`` says.
 
@@ -47,7 +51,8 @@ class Transformer(Tokenizing, nn.Module):
 
     Raises:
         FileNotFoundError: If neither a folder nor a model on the hub has this name.
-        ValueError: If a file of the folder is damaged, or ``max_seq_length`` is too large for the model.
+        ValueError: If a file of the folder is damaged, or ``max_seq_length`` is too large for the model, or it is of an
+            architecture whose head is not known.
 
     Example:
         >>> from sbert import Normalize, Pooling, SentenceEncoder, Transformer
@@ -66,15 +71,21 @@ class Transformer(Tokenizing, nn.Module):
         lower_case: bool = False,
         dtype: torch.dtype | None = None,
         cache_folder: str | None = None,
+        head: str | None = None,
         backend: str = "auto",
     ) -> None:
         super().__init__()
         if isinstance(model, (str, os.PathLike)):
             folder = resolve(model, cache_folder=cache_folder)
-            model, tokenizer = read_whole(folder, lambda: _read(folder, dtype or torch.float32, tokenizer))
+            read = partial(_read, folder, dtype or torch.float32, tokenizer, head == "saved")
+            model, tokenizer = read_whole(folder, read)
         elif tokenizer is None:
             raise ValueError("a transformer in memory has no tokenizer; pass its tokenizer as well")
+        if head is not None:
+            check_choice("head", head, ("saved", "new"))
+        model, parts = huggingface.split_head(model)
         self._modules["auto_model"] = model
+        self.head: LanguageModelHead | None = None if parts is None else LanguageModelHead(*parts)
         self._tokenizer: Any = tokenizer
         self.lower_case: bool = lower_case
         self._copy: tuple[tuple[Any, int], FastTokenizer | SlowTokenizer] | None = None
@@ -83,6 +94,8 @@ class Transformer(Tokenizing, nn.Module):
             self.max_seq_length = max_seq_length
         self.backend = backend
         self.plain_devices: set[torch.device] = set()  # Those where a faster way has failed.
+        if head == "new":
+            self.head = LanguageModelHead(*huggingface.new_head(self.materialize()))
         self.engine: Any = None  # What ``choose_engine`` returned, if an engine encodes.
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -177,25 +190,27 @@ class Transformer(Tokenizing, nn.Module):
     def forward(self, batch: TokenBatch) -> TokenEmbeddings:
         network: Any = self._modules["auto_model"]
         if len(batch.values) == 0:
-            return batch.embeddings(torch.zeros(0, self.dim, dtype=network.dtype, device=batch.values.device))
+            empty = torch.zeros(0, self.dim, dtype=network.dtype, device=batch.values.device)
+            return batch.embeddings(empty, self.head)
         plain = self._backend == "plain" or batch.values.device in self.plain_devices
         learns = self.training or torch.is_grad_enabled()
         if isinstance(network, BertModel) and not plain and (learns or backends.has_hooks(network)):
             network = self.materialize()
-        return batch.embeddings(backends.forward(network, batch, plain, self.engine))
+        return batch.embeddings(backends.forward(network, batch, plain, self.engine), self.head)
 
     def extra_repr(self) -> str:
         int8 = ", int8" if self.engine and self.engine.dtype == torch.int8 else ""
-        return f"max_seq_length={self.max_seq_length}, lower_case={self.lower_case}{int8}"
+        head = ", with a language model's head" if self.head else ""
+        return f"max_seq_length={self.max_seq_length}, lower_case={self.lower_case}{int8}{head}"
 
     def __repr__(self) -> str:
         return f"Transformer({type(self.network).__name__}, dim={self.dim}, {self.extra_repr()})"
 
 
-def _read(folder: Path, dtype: torch.dtype, tokenizer: Any) -> tuple[Any, Any]:
-    """The model in a folder, and its tokenizer unless one is given."""
-    loaded = backends.load_minimal_bert(folder, dtype)
+def _read(folder: Path, dtype: torch.dtype, tokenizer: Any, head: bool) -> tuple[Any, Any]:
+    """The model in a folder, with its head or without, and its tokenizer unless one is given."""
+    loaded = None if head else backends.load_minimal_bert(folder, dtype)
     if loaded:
         return loaded[0], tokenizer or loaded[1]
-    model = huggingface.load_network(folder, huggingface.load_config(folder, {}), dtype, {})
+    model = huggingface.load_network(folder, huggingface.load_config(folder, {}), dtype, {}, head)
     return model, tokenizer or huggingface.load_tokenizer(folder, {})

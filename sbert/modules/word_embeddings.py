@@ -22,6 +22,7 @@ from sbert.modules.tokenizer import FastTokenizer, Tokenizing
 
 if TYPE_CHECKING:
     import tokenizers
+    from transformers import PreTrainedTokenizerBase
 
 # Changes to a word, applied in order until the table contains it.
 _FORMS: tuple[Callable[[str], str], ...] = (str, lambda word: word.strip(string.punctuation), str.lower)
@@ -67,6 +68,57 @@ class StaticEmbedding(Tokenizing, nn.Module):
 
     def forward(self, batch: TokenBatch) -> Tensor:
         return segment_sum(self.embedding(batch.ids), batch.offsets, mean=True)  # (rows, dim)
+
+
+class SparseStaticEmbedding(Tokenizing, nn.Module):
+    """The weight of each word that a text has, from a table: sparse vectors of queries without a transformer.
+
+        y_v = w_v if v is among the tokens of the text, else 0
+
+    Args:
+        tokenizer: Tokenizer of transformers, that of the documents' encoder; its special tokens are not used.
+        weights: The table, such as inverse document frequencies. Default: 1 for each word.
+        trainable: Whether the weights are trained.
+
+    Shape:
+        weights: (vocab,). Input: TokenBatch of (tokens,) ids. Output: (rows, vocab).
+
+    References:
+        Geng et al., 2024, Towards competitive search relevance for inference-free learned sparse retrievers.
+        https://arxiv.org/abs/2411.04403
+
+    Example:
+        >>> from sbert import Pooling, Router, SentenceEncoder, SparseStaticEmbedding, Transformer
+        >>> documents = Transformer("sbert-mini", head="new")
+        >>> queries = SparseStaticEmbedding(documents.tokenizer)
+        >>> model = SentenceEncoder(Router({"query": [queries], "document": [documents, Pooling("splade")]}))
+        >>> model.decode(model.encode_query("Red foxes"))
+        [[('red', 1.0), ('foxes', 1.0)]]
+    """
+
+    is_sparse: bool = True
+
+    @known_arguments
+    def __init__(
+        self, tokenizer: PreTrainedTokenizerBase, weights: Tensor | None = None, trainable: bool = True
+    ) -> None:
+        super().__init__()
+        weights = torch.ones(len(tokenizer)) if weights is None else weights
+        self.tokenizer: PreTrainedTokenizerBase = tokenizer
+        self.weight: nn.Parameter = nn.Parameter(weights, requires_grad=trainable)
+        limit = tokenizer.model_max_length  # Without one, it is 10**30.
+        self.max_seq_length: int | None = limit if limit < 10**9 else None
+        self.vocab_size: int = len(weights)
+        self._fast = FastTokenizer(tokenizer.backend_tokenizer, add_special_tokens=False)
+
+    def tokenizer_copy(self) -> FastTokenizer:
+        """A private copy of the tokenizer."""
+        return self._fast
+
+    def forward(self, batch: TokenBatch) -> Tensor:
+        present = torch.zeros(batch.rows, self.vocab_size, dtype=self.weight.dtype, device=self.weight.device)
+        present[batch.row_of_token, batch.ids] = 1
+        return present * self.weight  # (rows, vocab)
 
 
 class WordEmbeddings(nn.Module):

@@ -37,6 +37,8 @@ POOLING_KEYS = {
     "pooling_mode_lasttoken": "lasttoken",
 }
 POOLING_NAMES = {"mean_sqrt_len_tokens": "mean_sqrt_len"}
+# The activations of their SpladePooling, by the modes here.
+SPLADE_NAMES = {"splade": "relu", "splade_log1p": "log1p_relu"}
 
 _CONFIG = "config.json"
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin")
@@ -62,6 +64,7 @@ class EncoderSettings:
     similarity_fn_name: str | None = None
     truncate_dim: int | None = None
     language: str | None = None
+    max_active_dims: int | None = None
 
 
 def check_replaceable(target: Path, also: Collection[str] = ()) -> None:

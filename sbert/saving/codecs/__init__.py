@@ -7,15 +7,15 @@ from pathlib import Path
 
 from torch import nn
 
-from sbert.modules import Router, Transformer
+from sbert.modules import Pooling, Router, Transformer
 from sbert.modules.registry import REGISTERED
 from sbert.saving.codecs.codec import Arguments, Codec, ReadOptions
 from sbert.saving.codecs.layer_codecs import LAYER_CODECS, make_codec, user_settings
-from sbert.saving.codecs.transformer_codec import TRANSFORMER_CODEC
+from sbert.saving.codecs.transformer_codec import MASKED_LM_CODEC, TRANSFORMER_CODEC
 from sbert.saving.format import OURS, ROUTER_CONFIG, THEIRS
 from sbert.storage.files import JsonObject, UnreadableError, inside, read_object, reading, write_json
 
-__all__ = ["Arguments", "Codec", "ReadOptions", "find_class", "find_codec", "type_name"]
+__all__ = ["Arguments", "Codec", "ReadOptions", "find_class", "find_codec", "read_module", "type_name"]
 
 
 def _read_router(folder: Path, options: ReadOptions) -> Router:
@@ -23,10 +23,9 @@ def _read_router(folder: Path, options: ReadOptions) -> Router:
     config = read_object(folder / ROUTER_CONFIG, missing_ok=True) or read_object(folder / "config.json")
     modules: dict[str, nn.Module] = {}
     for name, kind_name in config.require("types", dict).items():
-        kind = find_class(str(kind_name), config.path)
-        if kind is Router:
+        if find_class(str(kind_name), config.path) is Router:
             raise config.error("has a Router as a module of a Router", "use another model")
-        modules[name] = find_codec(kind).read(inside(folder, name, config.path), options)
+        modules[name] = read_module(str(kind_name), config.path, inside(folder, name, config.path), options)
     structure = config.require("structure", dict)
     parameters = JsonObject(config.field("parameters", dict, {}), config.path)
     if parameters.get("route_mappings"):
@@ -47,7 +46,7 @@ def _write_router(router: Router, folder: Path, input_dims: Mapping[nn.Module, i
                 (folder / names[module]).mkdir()
                 find_codec(type(module)).write(module, folder / names[module], input_dims)
         structure[route] = [names[module] for module in chain]
-    types = {name: type_name(type(module)) for module, name in names.items()}
+    types = {name: type_name(module) for module, name in names.items()}
     parameters = {"default_route": router.default_route, "allow_empty_key": router.default_route is not None}
     write_json(folder / ROUTER_CONFIG, {"types": types, "structure": structure, "parameters": parameters})
 
@@ -57,7 +56,10 @@ _BUILT_IN: dict[type[nn.Module], Codec] = {
     Router: Codec(_read_router, _write_router),
     **LAYER_CODECS,
 }
+# What a module with a language model's head, and one that pools its logits, are called in modules.json.
+_SPARSE_NAMES: dict[type[nn.Module], str] = {Transformer: "MLMTransformer", Pooling: "SpladePooling"}
 _BY_NAME: dict[str, type[nn.Module]] = {"Asym": Router, **{kind.__name__: kind for kind in _BUILT_IN}}
+_BY_NAME |= {name: kind for kind, name in _SPARSE_NAMES.items()}
 
 
 def find_codec(kind: type[nn.Module]) -> Codec:
@@ -72,9 +74,21 @@ def check_savable(modules: Iterable[nn.Module]) -> None:
             user_settings(module, None)
 
 
-def type_name(kind: type[nn.Module]) -> str:
-    """The name of a class in modules.json."""
-    return f"{THEIRS}models.{kind.__name__}" if kind in _BUILT_IN else f"{OURS}{kind.__name__}"
+def type_name(module: nn.Module) -> str:
+    """The name of a module's class in modules.json."""
+    kind = type(module)
+    if kind not in _BUILT_IN:
+        return f"{OURS}{kind.__name__}"
+    if getattr(module, "is_sparse", False) and kind is not Router or getattr(module, "head", None) is not None:
+        return f"{THEIRS}sparse_encoder.models.{_SPARSE_NAMES.get(kind, kind.__name__)}"
+    return f"{THEIRS}models.{kind.__name__}"
+
+
+def read_module(name: str, path: Path, folder: Path, options: ReadOptions) -> nn.Module:
+    """The module of a class that modules.json names, as ``find_class`` takes it, from its folder."""
+    kind = find_class(name, path)
+    codec = MASKED_LM_CODEC if name.endswith(f".{_SPARSE_NAMES[Transformer]}") else find_codec(kind)
+    return codec.read(folder, options)
 
 
 def find_class(name: str, path: Path) -> type[nn.Module]:

@@ -1,0 +1,131 @@
+"""Sparse vectors: of each text the dimensions that are not zero, and SciPy's or torch's matrices of them."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from sbert.inputs.extras import require
+
+
+def sparse_rows(vectors: Tensor, most: int | None, device: torch.device) -> list[Tensor]:
+    """The dimensions of each vector that are not zero, in order, and their values, as float32.
+
+    Float32 holds whole numbers up to 2^24 exactly, which is more than the words of any vocabulary.
+
+    Args:
+        vectors: The vectors.
+        most: Number of dimensions of each vector that remain, those of the greatest magnitude. Default: all.
+        device: Where the result is.
+
+    Shape:
+        vectors: (rows, dim). Each output: (2, active dimensions).
+
+    Example:
+        >>> import torch
+        >>> from sbert.pipeline.sparse import sparse_rows
+        >>> sparse_rows(torch.tensor([[0.0, 2.0, 1.0]]), 1, torch.device("cpu"))
+        [tensor([[1.],
+                [2.]])]
+    """
+    if most is not None:
+        greatest = vectors.abs().topk(min(most, vectors.shape[1]), 1).indices
+        vectors = torch.zeros_like(vectors).scatter(1, greatest, vectors.gather(1, greatest))
+    rows, dims = vectors.nonzero(as_tuple=True)
+    both = torch.stack([dims.to(vectors.dtype), vectors[rows, dims]]).to(device)
+    return list(both.split(rows.bincount(minlength=len(vectors)).tolist(), 1))
+
+
+def convert_sparse(rows: list[Tensor], dim: int, single: bool, to_numpy: bool, to_tensor: bool) -> Any:
+    """The rows as the caller wants them: a ``scipy.sparse.csr_array``, a sparse tensor, or a list of sparse tensors.
+
+    Args:
+        rows: What ``sparse_rows`` has returned.
+        dim: Dimension of the vectors.
+        single: Whether the caller passed one text, and gets one vector: of CSR, an array of one row.
+        to_numpy: Whether to return an array.
+        to_tensor: Whether to return a tensor, which comes first; with neither, a list of tensors.
+
+    Raises:
+        ImportError: If an array is wanted, and SciPy is not installed.
+    """
+    counts = torch.tensor([row.shape[1] for row in rows], dtype=torch.int64)
+    dims, values = torch.cat(rows or [torch.empty(2, 0)], 1)
+    if to_numpy and not to_tensor:
+        ends = F.pad(counts.cumsum(0), (1, 0)).numpy()
+        return csr((values.numpy(), dims.numpy().astype(np.int32), ends), shape=(len(rows), dim))
+    if single or not to_tensor:
+        parts = [torch.sparse_coo_tensor(row[:1].long(), row[1], (dim,), is_coalesced=True) for row in rows]
+        return parts[0] if single else parts
+    places = torch.stack([torch.arange(len(rows)).repeat_interleave(counts).to(dims.device), dims.long()])
+    return torch.sparse_coo_tensor(places, values, (len(rows), dim), is_coalesced=True)
+
+
+def csr(*values: Any, **options: Any) -> Any:
+    """A ``scipy.sparse.csr_array`` of its arguments.
+
+    Raises:
+        ImportError: If SciPy is not installed.
+    """
+    with require("an array of sparse vectors", "scipy", "sparse", "pass convert_to_tensor=True"):
+        from scipy.sparse import csr_array
+    return csr_array(*values, **options)
+
+
+def top_dims(vectors: Any, top: int) -> list[list[tuple[int, float]]]:
+    """The dimensions of each vector with the greatest values, and these.
+
+    Args:
+        vectors: Dense or sparse, an array or a tensor.
+        top: Maximum number of dimensions of each vector.
+
+    Shape:
+        vectors: (rows, dim) or (dim,).
+
+    Example:
+        >>> import numpy as np
+        >>> from sbert.pipeline.sparse import top_dims
+        >>> top_dims(np.array([[0.0, 2.0, 0.5, 1.0]]), 2)
+        [[(1, 2.0), (3, 1.0)]]
+    """
+    dense = vectors.to_dense().cpu().numpy() if isinstance(vectors, Tensor) else vectors
+    matrix = csr(np.atleast_2d(dense) if isinstance(dense, np.ndarray) else dense)
+    rows = [slice(*bounds) for bounds in pairwise(matrix.indptr.tolist())]
+    orders = [row.start + np.argsort(-matrix.data[row], kind="stable")[:top] for row in rows]
+    return [list(zip(matrix.indices[order].tolist(), matrix.data[order].tolist(), strict=True)) for order in orders]
+
+
+def sparse_dot(a: Any, b: Any) -> Any:
+    """Dot product of every row of a with every row of b; both of SciPy or NumPy, or both tensors.
+
+    Shape:
+        a: (n, dim). b: (m, dim). Output: (n, m), dense.
+
+    Example:
+        >>> from scipy.sparse import csr_array
+        >>> from sbert.pipeline.sparse import sparse_dot
+        >>> sparse_dot(csr_array([[0, 2]]), csr_array([[1, 1], [0, 3]]))
+        array([[2, 6]])
+    """
+    first, second = (x.unsqueeze(0) if isinstance(x, Tensor) and x.ndim == 1 else x for x in (a, b))
+    return _dense(first @ second.T)
+
+
+def sparse_pairwise_dot(a: Any, b: Any) -> Any:
+    """Dot product of each row of a and the same row of b, of the same types as of ``sparse_dot``.
+
+    Shape:
+        a, b: (rows, dim). Output: (rows,).
+    """
+    return _dense((a * b).sum(-1))
+
+
+def _dense(matrix: Any) -> Any:
+    if isinstance(matrix, Tensor):
+        return matrix.to_dense()
+    return matrix.toarray() if hasattr(matrix, "toarray") else matrix
