@@ -52,6 +52,11 @@ class ModelVectors:
         self._cache: dict[tuple[str, str | None], tuple[dict[str, int], Floats]] = {}
 
     @property
+    def is_sparse(self) -> bool:
+        """Whether most dimensions of the vectors are 0."""
+        return bool(getattr(self._model, "is_sparse", False))
+
+    @property
     def is_cross_encoder(self) -> bool:
         """Whether the model gives scores of pairs instead of vectors."""
         return bool(getattr(self._model, "is_cross_encoder", not hasattr(self._model, "encode")))
@@ -137,7 +142,9 @@ def _to_array(values: Any) -> Floats:
     if isinstance(values, (list, tuple)) and values and isinstance(values[0], torch.Tensor):
         values = torch.stack(list(values))
     if isinstance(values, torch.Tensor):
-        values = values.detach().float().cpu().numpy()
+        values = values.detach().float().cpu().to_dense().numpy()
+    if hasattr(values, "toarray"):  # Sparse vectors.
+        values = values.toarray()
     return np.asarray(values, np.float32)
 
 

@@ -141,11 +141,14 @@ class RetrievalEvaluator(Evaluator):
     def _search(self, vectors: ModelVectors) -> list[list[int]]:
         """The indices of the most similar documents for each query."""
         queries = vectors(self._queries, "query", self._prompts[0])  # (queries, dim)
-        encode = vectors if len(self._corpus) <= self._block else vectors.encode_uncached
+        block_size = max(1, min(self._block, _NUMBERS // queries.shape[1]))
+        encode = vectors if len(self._corpus) <= block_size else vectors.encode_uncached
         depth = max(k for _, k in self._metrics)
         scores, indices = np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), np.int64)
-        for start in range(0, len(self._corpus), self._block):
-            block = encode(self._corpus[start : start + self._block], "document", self._prompts[1])
+        active = 0
+        for start in range(0, len(self._corpus), block_size):
+            block = encode(self._corpus[start : start + block_size], "document", self._prompts[1])
+            active += np.count_nonzero(block)
             new = semantic_search(queries, block, depth, similarity=self._similarity)
             scores = np.concatenate([scores, new.scores], 1)
             indices = np.concatenate([indices, new.indices + start], 1)

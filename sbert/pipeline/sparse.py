@@ -77,6 +77,19 @@ def csr(*values: Any, **options: Any) -> Any:
     return csr_array(*values, **options)
 
 
+def as_csr(vectors: Any) -> Any:
+    """Vectors as a ``scipy.sparse.csr_array`` of rows.
+
+    Args:
+        vectors: Dense or sparse, an array or a tensor.
+
+    Shape:
+        vectors: (rows, dim), or (dim,) for one row.
+    """
+    dense = vectors.detach().to_dense().cpu().numpy() if isinstance(vectors, Tensor) else vectors
+    return csr(np.atleast_2d(dense) if isinstance(dense, np.ndarray) else dense)
+
+
 def top_dims(vectors: Any, top: int) -> list[list[tuple[int, float]]]:
     """The dimensions of each vector with the greatest values, and these.
 
@@ -93,8 +106,7 @@ def top_dims(vectors: Any, top: int) -> list[list[tuple[int, float]]]:
         >>> top_dims(np.array([[0.0, 2.0, 0.5, 1.0]]), 2)
         [[(1, 2.0), (3, 1.0)]]
     """
-    dense = vectors.to_dense().cpu().numpy() if isinstance(vectors, Tensor) else vectors
-    matrix = csr(np.atleast_2d(dense) if isinstance(dense, np.ndarray) else dense)
+    matrix = as_csr(vectors)
     rows = [slice(*bounds) for bounds in pairwise(matrix.indptr.tolist())]
     orders = [row.start + np.argsort(-matrix.data[row], kind="stable")[:top] for row in rows]
     return [list(zip(matrix.indices[order].tolist(), matrix.data[order].tolist(), strict=True)) for order in orders]

@@ -183,7 +183,7 @@ class Run:
         started, config, ranks = time.perf_counter(), self.config, self.ranks
         step_batches = list(islice(batches, config.accumulation))
         seed_step(config.seed, self.step, ranks.rank, self.device)
-        for loss in {batch.dataset.rows.loss for batch in step_batches}:
+        for loss in [batch.dataset.rows.loss for batch in step_batches]:
             if hasattr(loss, "start_step"):  # Its weights follow a schedule.
                 loss.start_step(self.step, self.total)
         try:

@@ -22,14 +22,14 @@ from sbert.storage.atomic import replacing
 from sbert.storage.files import UnreadableError
 from sbert.storage.folders import check_own, find_foreign
 
-_FILE, _FORMAT, _VERSION = "documents.sqlite", "sbert.search.HybridIndex", 2
+_FILE, _FORMAT, _VERSION = "documents.sqlite", "sbert.search.HybridIndex", 3
 _TABLES = (
     "CREATE TABLE documents (row INTEGER PRIMARY KEY, id BLOB, metadata BLOB, spans BLOB, vectors BLOB, terms BLOB,"
-    " text BLOB, crc INTEGER)",
+    " sparse BLOB, text BLOB, crc INTEGER)",
     "CREATE TABLE terms (number INTEGER PRIMARY KEY, term BLOB, crc INTEGER)",  # Those of all documents.
     "CREATE TABLE removals (number INTEGER PRIMARY KEY, row INTEGER)",  # The last ones.
 )
-_INSERT = "INSERT INTO documents VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+_INSERT = "INSERT INTO documents VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 # The numbers of new terms, and those of terms that no document has any more.
 Terms = tuple[dict[str, int], Iterable[int]]
 # Removals that other processes can follow; if there were more, they read all documents again.
@@ -53,6 +53,7 @@ class DocumentRecord(NamedTuple):
         spans: (passages, 2) int32, the characters of each passage.
         vectors: (passages, dim) float32.
         terms: (terms,) int32, the numbers of the terms of the text, in order.
+        sparse: (active,) int32 and (active,) float32, the dimensions and values of the sparse vector.
         text: UTF-8, with ``"surrogatepass"``: a str may have half of a surrogate pair.
         crc: Checksum of the others.
     """
@@ -63,6 +64,7 @@ class DocumentRecord(NamedTuple):
     spans: bytes
     vectors: bytes
     terms: bytes
+    sparse: bytes
     text: bytes
     crc: int
 
@@ -129,7 +131,7 @@ class Documents:
             raise self._explain(error) from error
 
     def convert(self) -> bool:
-        """Whether the database was one of version 1, which had no terms of texts; then they were added."""
+        """Whether the database was one of version 1 or 2, without terms or sparse vectors; then it is of this one."""
         with self.transaction():
             if self.about()["version"] == _VERSION:
                 return False
@@ -138,15 +140,17 @@ class Documents:
             if about["version"] == _VERSION:  # Another process was first.
                 return False
             about["checksum"] = 0
-            for statement in ("ALTER TABLE documents RENAME TO version_1", *_TABLES):
+            execute("ALTER TABLE documents RENAME TO earlier")
+            for statement in (*(f"DROP TABLE IF EXISTS {name}" for name in ("terms", "removals")), *_TABLES):
                 execute(statement)
-            for row, *fields, text, _ in map(self._check, execute("SELECT * FROM version_1 ORDER BY row")):
+            for row, *fields, text, _ in map(self._check, execute("SELECT * FROM earlier ORDER BY row")):
                 words = terms_of(text.decode("utf-8", "surrogatepass"), about["language"])
                 terms = np.array([numbers.setdefault(word, len(numbers)) for word in words], "<i4").tobytes()
-                crc = document_checksum(row, *fields, terms, text)
-                execute(_INSERT, (row, *fields, terms, text, crc))
+                fields = [*fields[:4], terms, b"", text]
+                crc = document_checksum(row, *fields)
+                execute(_INSERT, (row, *fields, crc))
                 about["checksum"] += crc
-            execute("DROP TABLE version_1")
+            execute("DROP TABLE earlier")
             self.write({**about, "next_term": len(numbers)}, [], [], (numbers, ()))
         return True
 
@@ -156,7 +160,7 @@ class Documents:
         if not isinstance(content, bytes) or document_checksum(0, content) != crc:
             raise self.damage("its description is not what was written")
         about: dict[str, Any] = json.loads(content)
-        if about["format"] != _FORMAT or about["version"] not in (1, _VERSION):
+        if about["format"] != _FORMAT or about["version"] not in range(1, _VERSION + 1):
             raise self.damage(f"it is of version {about['version']}, and this library reads {_VERSION}")
         return about
 

@@ -15,6 +15,8 @@ from sbert.search.index.index_folder import Id
 
 # How BM25 and vectors are best fused: python -m tests.benchmarks.hybrid.
 CANDIDATES, WEIGHTS = 1000, (0.6, 0.4)
+# The same of BM25, vectors and sparse vectors.
+SPARSE_WEIGHTS = (0.3, 0.4, 0.3)
 
 
 @known_arguments
