@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     add = parser.add_argument
     add("words", nargs="*", metavar="[MODEL] FILE", help=f"a model ({OWN}); then files, folders: {INPUT}")
-    add("-o", "--output", required=True, help="FILE.npy or FILE.parquet")
+    add("-o", "--output", required=True, help="FILE.npy or FILE.parquet; of sparse vectors, FILE.npz")
     add_options(parser, *SOURCES, "--overwrite", "--quiet")
     add("--keep", type=names, default=[], metavar="NAMES", help="columns to copy to Parquet (a line is: text)")
     add("--prompt", metavar="TEXT", help="text inserted before each text")
@@ -89,7 +89,14 @@ def _encode(arguments: argparse.Namespace, inputs: list[str]) -> None:
     texts = Texts(inputs, arguments.column, format=arguments.format, keep=arguments.keep)
     options: dict[str, Any] = {name: getattr(arguments, name) for name in _OPTIONS}
     options |= {"out": arguments.output, "shard": arguments.shard}
-    vectors = load_by_options(arguments).encode(texts, show_progress_bar=progress(arguments), **options)
+    model = load_by_options(arguments)
+    if is_sparse := getattr(model, "is_sparse", False) and arguments.output.endswith(".npz") and not arguments.shard:
+        options = {name: value for name, value in options.items() if name not in ("out", "shard", "overwrite")}
+    vectors = model.encode(texts, show_progress_bar=progress(arguments), **options)
+    if is_sparse:
+        from scipy.sparse import save_npz
+
+        save_npz(arguments.output, vectors)
     if not len(vectors) and arguments.shard is None:
         warnings.warn(f"{inputs[0]} contains no texts, so {arguments.output} contains no vectors", stacklevel=2)
     if not arguments.quiet:

@@ -56,6 +56,10 @@ class ModelVectors:
         """Whether most dimensions of the vectors are 0."""
         return bool(getattr(self._model, "is_sparse", False))
 
+    def choose_similarity(self, name: str | None) -> str:
+        """A similarity; by default the cosine, or the dot product of sparse vectors."""
+        return name or ("dot" if self.is_sparse else "cosine")
+
     @property
     def is_cross_encoder(self) -> bool:
         """Whether the model gives scores of pairs instead of vectors."""
