@@ -235,8 +235,8 @@ class TokenEmbeddings(Ragged):
 
     Args:
         skipped: Number of leading tokens removed from each row; None if none were removed.
-        head: The ``LanguageModelHead`` that maps the vectors to logits, if the model has one: ``Pooling("splade")``
-            applies it to some tokens at a time.
+        head: Maps vectors to the logits of a language model, (tokens, dim) to (tokens, vocabulary), if the model has
+            such a head: ``Pooling("splade")`` calls it for some tokens at a time.
 
     Shape:
         values: (tokens, dim). offsets: (rows + 1,). prompt_tokens, skipped: (rows,).

@@ -33,7 +33,7 @@ from sbert.pipeline.notebook import Table
 from sbert.pipeline.results import Encoded, as_encode, convert
 from sbert.pipeline.run import Encoding, evaluating, output_dims, run_here
 from sbert.pipeline.settings import EncodeSettings
-from sbert.pipeline.sparse import convert_sparse, sparse_dot, sparse_pairwise_dot, top_dims
+from sbert.pipeline.sparse import check_npz, convert_sparse, sparse_dot, sparse_pairwise_dot, top_dims, write_npz
 from sbert.pipeline.tokenize import Tokens, tokenize
 from sbert.saving import verification
 from sbert.saving.encoder_folder import fit_together, read_folder, write_folder
@@ -65,7 +65,6 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
         default_prompt_name: Name of the prompt that ``encode`` uses if it is given none.
         similarity_fn_name: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``; of sparse vectors, ``"dot"``.
         truncate_dim: Dimension to which each vector is truncated.
-        max_active_dims: Number of dimensions of a sparse vector that remain, those of the greatest magnitude.
         revision: Branch, tag or commit on the hub.
         token: Access token for private models.
         cache_folder: Folder for downloads.
@@ -111,7 +110,6 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
         default_prompt_name: str | None = None,
         similarity_fn_name: str | None = None,
         truncate_dim: int | None = None,
-        max_active_dims: int | None = None,
         revision: str | None = None,
         token: str | bool | None = None,
         cache_folder: str | None = None,
@@ -149,9 +147,10 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
                 module.backend = "plain"
         self.name_or_path: str = os.fspath(modules[0]) if isinstance(modules[0], (str, os.PathLike)) else ""
         set_up(self, prompts, default_prompt_name, (settings.prompts, settings.default_prompt_name))
-        default = "dot" if self.is_sparse else "cosine"
-        self.similarity_fn_name = similarity_fn_name or settings.similarity_fn_name or default
-        self.max_active_dims: int | None = settings.max_active_dims if max_active_dims is None else max_active_dims
+        default = settings.similarity_fn_name or ("dot" if self.is_sparse else "cosine")
+        self.similarity_fn_name = similarity_fn_name or default
+        # Of sparse vectors, the number of dimensions that remain, those of the greatest magnitude.
+        self.max_active_dims: int | None = settings.max_active_dims
         self.truncate_dim: int | None = settings.truncate_dim if truncate_dim is None else truncate_dim
         # As in the metadata of the card, such as "en"; None if it names none or several.
         self.language: str | None = settings.language
@@ -272,6 +271,8 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
 
     @similarity_fn_name.setter
     def similarity_fn_name(self, name: str) -> None:
+        if self.is_sparse and name != "dot":
+            raise ValueError(f"sparse vectors are compared by their dot product, not {name}; pass 'dot'")
         self._similarity_fn_name = check_similarity(name)
 
     @property
@@ -427,9 +428,8 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
                 raise ValueError("token embeddings take no precision=, normalize_embeddings= and truncate_dim=")
         if out is not None and (not as_array or single):
             raise ValueError("out= takes the sentence embeddings of several sentences, as an array")
-        if out is not None and self.is_sparse:
-            remedy = "write them with scipy.sparse.save_npz(path, model.encode(texts))"
-            raise ValueError(f"out= takes dense vectors, and the model's are sparse; {remedy}")
+        if self.is_sparse and out is not None:
+            check_npz(Path(out), overwrite, shard)
         if out is None and (overwrite or shard is not None):
             raise ValueError("shard= and overwrite= are for files; pass out= as well")
         if pool is not None and device is not None:
@@ -451,7 +451,7 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
             model = self.route(task)
             job = Encoding(model, settings, None if workers is None else workers.devices[0], on_device=not as_array)
             execute = run_here if workers is None else workers.execute(model, chunk_size)
-            if out is not None:
+            if out is not None and not self.is_sparse:
                 from sbert.vector_files.write import write_vectors
 
                 return cast("Encoded", write_vectors(job, execute, sentences, out, overwrite, shard, show_progress_bar))
@@ -464,8 +464,9 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
                 both = zip(vectors, encode_texts(job, texts, quiet=True, execute=execute), strict=True)
                 vectors = [{"token_embeddings": tokens, "sentence_embedding": vector} for tokens, vector in both]
             elif settings.sparse and not settings.token_embeddings:
-                dim = model.get_sentence_embedding_dimension() if not texts else model[0].vocab_size
-                return convert_sparse(vectors, dim, single, convert_to_numpy, convert_to_tensor)  # type: ignore[no-any-return]
+                dim = model.get_sentence_embedding_dimension() if vectors == [] else model[0].vocab_size
+                vectors = convert_sparse(vectors, dim, single, convert_to_numpy, convert_to_tensor)
+                return cast("Encoded", vectors if out is None else write_npz(vectors, Path(out)))
         return cast("Encoded", convert(vectors, single, convert_to_numpy, convert_to_tensor))
 
     def decode(self, vectors: Any, top: int = 10) -> list[list[tuple[str, float]]]:
@@ -586,7 +587,7 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
             >>> model.similarity(one, two).shape
             (1, 1)
         """
-        return self._sparse(sparse_dot) if self.is_sparse else SIMILARITIES[self.similarity_fn_name]
+        return cast("Similarity", sparse_dot) if self.is_sparse else SIMILARITIES[self.similarity_fn_name]
 
     @property
     def similarity_pairwise(self) -> Similarity:
@@ -602,15 +603,8 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
             >>> model.similarity_pairwise(vectors, vectors).round(4)
             array([1., 1.], dtype=float32)
         """
-        if self.is_sparse:
-            return self._sparse(sparse_pairwise_dot)
-        return cast("Similarity", partial(pairwise_similarity, name=self.similarity_fn_name))
-
-    def _sparse(self, similarity: Any) -> Similarity:
-        if self.similarity_fn_name != "dot":
-            remedy = "set similarity_fn_name='dot'; for the cosine, add a Normalize to the modules"
-            raise ValueError(f"sparse vectors are compared by the dot product, not {self.similarity_fn_name}; {remedy}")
-        return cast("Similarity", similarity)
+        pairwise = partial(pairwise_similarity, name=self.similarity_fn_name)
+        return cast("Similarity", sparse_pairwise_dot if self.is_sparse else pairwise)
 
     # ------------------------------------------------------------------------------------- save, push, verify
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -52,6 +52,7 @@ _PROBES += ["3.14 2023 1,000,000"]
 _PROBES += ["def f(x): return x**2  # a_b", "don't e-mail! ½ ﬁ", "abcdefghijklmnopqrstuvwxyz 0123456789"]
 # Other values may make transformers download a kernel, which is code.
 ATTENTIONS = ("eager", "sdpa")
+_MASKED_LM = "AutoModelForMaskedLM"
 
 
 # Held while transformers is imported, loads or saves. Its modules have circular imports, in which a second thread finds
@@ -220,7 +221,7 @@ def _check_counts(values: dict[str, Any], path: Path) -> None:
 
 
 def load_network(
-    folder: Path, config: PretrainedConfig, dtype: torch.dtype, options: Mapping[str, Any], head: bool = False
+    folder: Path, config: PretrainedConfig, dtype: torch.dtype, options: Mapping[str, Any], with_head: bool = False
 ) -> PreTrainedModel:
     """The transformer in ``folder``; of an encoder-decoder, only the encoder.
 
@@ -229,7 +230,7 @@ def load_network(
         config: Configuration.
         dtype: Dtype of the weights.
         options: ``attn_implementation`` and ``quantization_config``, as transformers takes them.
-        head: Whether it is a masked language model, with its head.
+        with_head: Whether to load it as a masked language model, with its head.
 
     Raises:
         ValueError: If a file is damaged, or weights of the configuration are missing.
@@ -239,87 +240,23 @@ def load_network(
     if config.is_encoder_decoder and not has_class:
         reason = f"describes an encoder-decoder ({config.model_type}), whose encoder cannot be loaded alone"
         raise UnreadableError(folder / "config.json", reason, "use an encoder, or a T5-family model")
-    kind = import_from("AutoModelForTextEncoding" if has_class else "AutoModel")
-    if head:
-        _head_of(config)
-        kind = import_from("AutoModelForMaskedLM")
+    kind = import_from(_MASKED_LM if with_head else "AutoModelForTextEncoding" if has_class else "AutoModel")
     model, missing = _read(kind, folder, config, dtype, options)
     # Token embeddings do not depend on the pooler of BERT, which many checkpoints lack.
     _refuse_missing(folder, [name for name in missing if not name.startswith("pooler.")])
     return model
 
 
-class HeadNames(NamedTuple):
-    """The modules of the head of a masked language model, and the activation, or the key that a configuration has of it."""
-
-    dense: str
-    norm: str
-    decoder: str
-    activation: str = "gelu"
-
-
-_LM_HEAD = HeadNames("lm_head.dense", "lm_head.layer_norm", "lm_head.decoder")
-_PREDICTIONS = "cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm", "cls.predictions.decoder"
-# By the type of the model.
-_HEADS = {
-    "bert": HeadNames(*_PREDICTIONS, "hidden_act"),
-    "distilbert": HeadNames("vocab_transform", "vocab_layer_norm", "vocab_projector", "activation"),
-    "electra": HeadNames("generator_predictions.dense", "generator_predictions.LayerNorm", "generator_lm_head"),
-    "modernbert": HeadNames("head.dense", "head.norm", "decoder", "classifier_activation"),
-    **dict.fromkeys(("camembert", "mpnet", "roberta", "xlm-roberta"), _LM_HEAD),
-}
-
-
-def _head_of(config: Any) -> HeadNames:
-    if config.model_type not in _HEADS:
-        known = f"those of {', '.join(_HEADS)} are"
-        raise ValueError(f"the language model's head of the type {config.model_type!r} is not supported; {known}")
-    return _HEADS[config.model_type]
-
-
-def split_head(model: Any) -> tuple[Any, tuple[Any, ...] | None]:
-    """The backbone of a masked language model, and the dense layer, activation, norm and decoder of its head.
-
-    Args:
-        model: The model; of one without such a head, it is returned as it is, with None.
-    """
-    if not type(model).__name__.endswith("ForMaskedLM"):
-        return model, None
-    names = _head_of(model.config)
-    dense, norm, decoder = map(model.get_submodule, names[:3])
-    activation = import_from("ACT2FN", "transformers.activations")[getattr(model.config, names.activation, "gelu")]
-    return model.base_model, (dense, activation, norm, decoder)
-
-
-def _masked_lm(config: Any) -> Any:
-    """A masked language model without weights."""
-    with silence(), torch.device("meta"):
-        return import_from("AutoModelForMaskedLM").from_config(config)
-
-
-def new_head(network: Any) -> tuple[Any, ...]:
-    """A head for a backbone: it begins with the identity, before the table of token embeddings."""
-    _head_of(network.config)
-    _, (dense, activation, norm, decoder) = split_head(_masked_lm(network.config))  # type: ignore[misc]
-    for part in (dense, norm, decoder):
-        part.to_empty(device=network.device)
-        torch.nn.init.zeros_(part.bias)
-    torch.nn.init.eye_(dense.weight)
-    torch.nn.init.ones_(norm.weight)
-    decoder.weight = network.get_input_embeddings().weight
-    return dense.to(network.dtype), activation, norm.to(network.dtype), decoder.to(network.dtype)
-
-
-def join_head(network: Any, head: Any) -> Any:
-    """The masked language model of a backbone and a head, with their weights."""
-    model, names = _masked_lm(network.config), _head_of(network.config)
+def with_new_head(network: Any) -> PreTrainedModel:
+    """A masked language model of a backbone and a new head: the identity, a norm and the table of token embeddings."""
+    with silence(), torch.random.fork_rng(devices=[]):
+        model: Any = import_from(_MASKED_LM).from_config(network.config).to(network.device, network.dtype)
     setattr(model, model.base_model_prefix, network)
-    for name, part in zip(names, (head.dense, head.norm, head.decoder), strict=False):
-        model.set_submodule(name, part)
-    parent = model.get_submodule(names.decoder.rpartition(".")[0])
-    if "bias" in parent._parameters:  # The same as that of the decoder.
-        parent.bias = head.decoder.bias
-    return model
+    model.tie_weights()
+    for part in {*model.modules()} - {*network.modules(), model.get_output_embeddings()}:
+        if isinstance(part, torch.nn.Linear):
+            torch.nn.init.eye_(part.weight)
+    return model.eval()  # type: ignore[no-any-return]
 
 
 def rebuild_bert(values: dict[str, Any], weights: dict[str, Tensor], dtype: torch.dtype) -> PreTrainedModel:

@@ -89,15 +89,8 @@ def _encode(arguments: argparse.Namespace, inputs: list[str]) -> None:
     texts = Texts(inputs, arguments.column, format=arguments.format, keep=arguments.keep)
     options: dict[str, Any] = {name: getattr(arguments, name) for name in _OPTIONS}
     options |= {"out": arguments.output, "shard": arguments.shard}
-    model = load_by_options(arguments)
-    if is_sparse := getattr(model, "is_sparse", False) and arguments.output.endswith(".npz") and not arguments.shard:
-        options = {name: value for name, value in options.items() if name not in ("out", "shard", "overwrite")}
-    vectors = model.encode(texts, show_progress_bar=progress(arguments), **options)
-    if is_sparse:
-        from scipy.sparse import save_npz
-
-        save_npz(arguments.output, vectors)
-    if not len(vectors) and arguments.shard is None:
+    vectors = load_by_options(arguments).encode(texts, show_progress_bar=progress(arguments), **options)
+    if not vectors.shape[0] and arguments.shard is None:
         warnings.warn(f"{inputs[0]} contains no texts, so {arguments.output} contains no vectors", stacklevel=2)
     if not arguments.quiet:
         shard = "" if arguments.shard is None else ", shard {}/{}".format(*arguments.shard)

@@ -111,7 +111,7 @@ def _hits(arguments: argparse.Namespace, queries: list[str], texts: list[str]) -
         return dense
     bm25 = BM25(language=choose_language("auto", model))
     bm25.add(texts)
-    return fuse(bm25.search(queries, top_k), dense, top_k=arguments.top_k, method="weighted", weights=WEIGHTS)
+    return fuse(bm25.search(queries, top_k), dense, top_k=arguments.top_k, method="weighted", weights=WEIGHTS[2])
 
 
 def _cache_path(path: str, *settings: str | None) -> Path | None:

@@ -118,7 +118,7 @@ class MatryoshkaLoss(_Combination):
 class SpladeLoss(_Combination):
     """A loss of sparse vectors, and terms that make them sparse: for queries, the first column, and for documents.
 
-        loss = loss(columns) + s (query_weight R(q) + document_weight R(d))
+        loss = loss(columns) + s (queries R(q) + documents R(d))
 
         flops: R(a) = sum_j (mean_i |a_ij|)^2        l1: R(a) = mean_i sum_j |a_ij|
 
@@ -127,9 +127,9 @@ class SpladeLoss(_Combination):
 
     Args:
         loss: A loss module, or a function of columns, such as ``MarginMSELoss()``, whose similarity is ``"dot"``.
-        document_weight: Weight of the term of all columns but the first.
-        query_weight: Weight of the term of the first column; 0 for queries without weights to train.
-        regularizer: R, ``"flops"`` or ``"l1"``.
+        documents: Weight of the term of all columns but the first.
+        queries: Weight of the term of the first column; 0 for queries without weights to train.
+        kind: R, ``"flops"`` or ``"l1"``.
         warmup: The part of all steps in which s grows.
 
     Shape:
@@ -147,24 +147,19 @@ class SpladeLoss(_Combination):
         >>> import torch
         >>> from sbert.losses import MultipleNegativesRankingLoss, SpladeLoss
         >>> ranking = MultipleNegativesRankingLoss(temperature=1.0, similarity="dot")
-        >>> loss = SpladeLoss(ranking, document_weight=0.1, query_weight=0.2)
+        >>> loss = SpladeLoss(ranking, documents=0.1, queries=0.2)
         >>> loss(torch.eye(2), torch.eye(2)) - ranking(torch.eye(2), torch.eye(2))
         tensor(0.1500)
     """
 
     def __init__(
-        self,
-        loss: Loss,
-        document_weight: float = 3e-3,
-        query_weight: float = 5e-3,
-        regularizer: str = "flops",
-        warmup: float = 1 / 3,
+        self, loss: Loss, documents: float = 3e-3, queries: float = 5e-3, kind: str = "flops", warmup: float = 1 / 3
     ) -> None:
         super().__init__([loss], None, 1)
-        self.document_weight: float = check_margin(document_weight, "document_weight")
-        self.query_weight: float = check_margin(query_weight, "query_weight")
-        check_choice("regularizer", regularizer, ("flops", "l1"))
-        self.regularizer: str = regularizer
+        check_choice("kind", kind, ("flops", "l1"))
+        self.kind: str = kind
+        self.documents: float = check_margin(documents, "documents")
+        self.queries: float = check_margin(queries, "queries")
         self.warmup: float = check_margin(warmup, "warmup")
         self._factor = 1.0
 
@@ -176,13 +171,13 @@ class SpladeLoss(_Combination):
         queries, *documents = check_columns(self, *columns)
         if not documents:
             raise ValueError("SpladeLoss was given one column; pass queries and one column of documents or more")
-        value = sum_parts(self.losses[0](*columns, **self._select_extras(extras)))
-        terms = self.query_weight * self._measure(queries) + self.document_weight * self._measure(torch.cat(documents))
+        value: Tensor = sum_parts(self.losses[0](*columns, **self._select_extras(extras)))
+        terms = self.queries * self._measure(queries) + self.documents * self._measure(torch.cat(documents))
         return value + self._factor * terms
 
     def _measure(self, vectors: Tensor) -> Tensor:
         means = vectors.abs().mean(0)  # (dim,)
-        return (means.square() if self.regularizer == "flops" else means).sum()
+        return (means.square() if self.kind == "flops" else means).sum()
 
 
 class WeightedSum(_Combination):

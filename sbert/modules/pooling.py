@@ -13,6 +13,8 @@ from sbert.functional import accumulation_dtype, segment_sum
 from sbert.inputs.arguments import known_arguments
 from sbert.modules.registry import check_free
 
+# Tokens whose logits are computed at once: 30 MB of a vocabulary of 30,000 words.
+_TOKENS = 256
 _Function = TypeVar("_Function", bound=Callable[[TokenEmbeddings], Tensor])
 
 
@@ -43,8 +45,23 @@ def _max(tokens: TokenEmbeddings) -> Tensor:
 
 
 def _splade(tokens: TokenEmbeddings) -> Tensor:
-    logits = _max(tokens) if tokens.head is None else tokens.head.max_logits(tokens)  # (rows, vocabulary)
-    return logits.to(accumulation_dtype(logits.dtype)).relu().log1p()  # Which grow with the logits, so max comes first.
+    """The maximum comes first, as log(1 + relu(x)) grows with x. Logits are computed for some rows at a time."""
+    if tokens.head is None:
+        largest = _max(tokens)
+    else:
+        parts, start = [], 0
+        for rows, length in tokens.groups:
+            states = tokens.values[start : start + rows * length]
+            start += rows * length
+            for part in states.split(max(1, _TOKENS // length) * length):
+                logits = tokens.head(part).unflatten(0, (-1, length))  # (rows, tokens per row, vocabulary)
+                # Autograd keeps the logits for the gradient of amax, but not for that of max.
+                parts.append(logits.max(1).values if logits.requires_grad else logits.amax(1))
+        largest = torch.cat(parts or [tokens.head(tokens.values)])
+        if len(largest) < tokens.rows:
+            filled = largest.new_zeros(tokens.rows, largest.shape[1])
+            largest = filled.index_copy(0, tokens.lengths.nonzero()[:, 0], largest)
+    return largest.to(accumulation_dtype(largest.dtype)).relu().log1p()
 
 
 def _at(tokens: TokenEmbeddings, positions: Tensor) -> Tensor:
@@ -117,7 +134,7 @@ class Pooling(nn.Module):
         splade         log(1 + max(0, l_1, …, l_n)), where l are the logits of a language model's head
         splade_log1p   log(1 + splade)
 
-    The last two give sparse vectors: a dimension is a word of the vocabulary. They need a ``Transformer`` with a head.
+    The last two give sparse vectors, and take a ``Transformer`` with a head: a dimension is a word of its vocabulary.
     Several modes are concatenated in the order of their list. A text without tokens gets zeros. ``register_pooling``
     adds modes.
 

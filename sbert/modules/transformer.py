@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from sbert import backends
 from sbert.backends import BertModel, PlainTokenizer, huggingface
 from sbert.batch import TokenBatch, TokenEmbeddings
 from sbert.inputs.arguments import check_choice, known_arguments
-from sbert.modules.language_model import LanguageModelHead
 from sbert.modules.tokenizer import FastTokenizer, SlowTokenizer, Tokenizing
 from sbert.storage.folders import read_whole
 from sbert.storage.hub import resolve
@@ -41,8 +40,9 @@ class Transformer(Tokenizing, nn.Module):
         lower_case: Whether to convert texts to lower case first.
         dtype: Dtype of the weights. Default: float32.
         cache_folder: Folder for downloads.
-        head: The head of a masked language model, for ``Pooling("splade")``: ``"saved"`` with the model, or a ``"new"``
-            one, that begins with the table of token embeddings. Default: that of a masked language model in memory.
+        head: The head of a masked language model, for ``Pooling("splade")``: ``"saved"`` in the folder, or a ``"new"``
+            one, which begins with the table of token embeddings, to be trained. Default: that of a
+            ``...ForMaskedLM`` in memory.
         backend: What runs it: ``"plain"`` for the Hugging Face module alone, with padding; ``"auto"`` for the fastest,
             or what the environment variable ``SBERT_BACKEND`` says.
 
@@ -51,8 +51,7 @@ class Transformer(Tokenizing, nn.Module):
 
     Raises:
         FileNotFoundError: If neither a folder nor a model on the hub has this name.
-        ValueError: If a file of the folder is damaged, or ``max_seq_length`` is too large for the model, or it is of an
-            architecture whose head is not known.
+        ValueError: If a file of the folder is damaged, or ``max_seq_length`` is too large for the model.
 
     Example:
         >>> from sbert import Normalize, Pooling, SentenceEncoder, Transformer
@@ -83,19 +82,17 @@ class Transformer(Tokenizing, nn.Module):
             raise ValueError("a transformer in memory has no tokenizer; pass its tokenizer as well")
         if head is not None:
             check_choice("head", head, ("saved", "new"))
-        model, parts = huggingface.split_head(model)
+        model = huggingface.with_new_head(backends.materialize(model)) if head == "new" else model
+        self.has_head: bool = type(model).__name__.endswith("ForMaskedLM")  # That of a language model.
         self._modules["auto_model"] = model
-        self.head: LanguageModelHead | None = None if parts is None else LanguageModelHead(*parts)
         self._tokenizer: Any = tokenizer
         self.lower_case: bool = lower_case
         self._copy: tuple[tuple[Any, int], FastTokenizer | SlowTokenizer] | None = None
-        self._limit = backends.default_limit(model, tokenizer)
+        self._limit = backends.default_limit(self.network, tokenizer)
         if max_seq_length is not None:
             self.max_seq_length = max_seq_length
         self.backend = backend
         self.plain_devices: set[torch.device] = set()  # Those where a faster way has failed.
-        if head == "new":
-            self.head = LanguageModelHead(*huggingface.new_head(self.materialize()))
         self.engine: Any = None  # What ``choose_engine`` returned, if an engine encodes.
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -109,15 +106,16 @@ class Transformer(Tokenizing, nn.Module):
 
     @property
     def network(self) -> Any:
-        """The modules with the weights: ``auto_model``, or a minimal BERT until it is materialized."""
-        return self._modules["auto_model"]
+        """What gives the token vectors: ``auto_model`` without its head, or a minimal BERT until it is materialized."""
+        model: Any = self._modules["auto_model"]
+        return model.base_model if self.has_head else model
 
     def materialize(self) -> Any:
         """Replace a minimal BERT by the Hugging Face model with the same weights, and return that."""
         if isinstance(self.network, BertModel):
             with huggingface.lock:
                 self._modules["auto_model"] = backends.materialize(self.network)
-        return self.network
+        return self._modules["auto_model"]
 
     @property
     def backend(self) -> str:
@@ -127,7 +125,9 @@ class Transformer(Tokenizing, nn.Module):
     @backend.setter
     def backend(self, name: str) -> None:
         self._backend = backends.choose_backend(name)
-        backends.adopt(self.materialize() if self._backend == "plain" else self._modules["auto_model"], self._backend)
+        if self._backend == "plain":
+            self.materialize()
+        backends.adopt(self.network, self._backend)
 
     @property
     def tokenizer(self) -> Any:
@@ -155,7 +155,7 @@ class Transformer(Tokenizing, nn.Module):
     @property
     def vocab_size(self) -> int | None:
         """Number of tokens in the embedding table; None without a table."""
-        network: Any = self._modules["auto_model"]
+        network = self.network
         return network.config.vocab_size if isinstance(network, BertModel) else backends.vocab_size(network)
 
     @property
@@ -188,29 +188,31 @@ class Transformer(Tokenizing, nn.Module):
         return self._copy[1]
 
     def forward(self, batch: TokenBatch) -> TokenEmbeddings:
-        network: Any = self._modules["auto_model"]
+        network, head = self.network, self.logits if self.has_head else None
         if len(batch.values) == 0:
-            empty = torch.zeros(0, self.dim, dtype=network.dtype, device=batch.values.device)
-            return batch.embeddings(empty, self.head)
+            return batch.embeddings(torch.zeros(0, self.dim, dtype=network.dtype, device=batch.values.device), head)
         plain = self._backend == "plain" or batch.values.device in self.plain_devices
         learns = self.training or torch.is_grad_enabled()
         if isinstance(network, BertModel) and not plain and (learns or backends.has_hooks(network)):
             network = self.materialize()
-        return batch.embeddings(backends.forward(network, batch, plain, self.engine), self.head)
+        return batch.embeddings(backends.forward(network, batch, plain, self.engine), head)
+
+    def logits(self, states: Tensor) -> Tensor:
+        """The logits of the language model's head. Shape: (tokens, dim) to (tokens, vocabulary)."""
+        return backends.head_logits(self._modules["auto_model"], states[None])[0]
 
     def extra_repr(self) -> str:
         int8 = ", int8" if self.engine and self.engine.dtype == torch.int8 else ""
-        head = ", with a language model's head" if self.head else ""
-        return f"max_seq_length={self.max_seq_length}, lower_case={self.lower_case}{int8}{head}"
+        return f"max_seq_length={self.max_seq_length}, lower_case={self.lower_case}{int8}"
 
     def __repr__(self) -> str:
-        return f"Transformer({type(self.network).__name__}, dim={self.dim}, {self.extra_repr()})"
+        return f"Transformer({type(self._modules['auto_model']).__name__}, dim={self.dim}, {self.extra_repr()})"
 
 
-def _read(folder: Path, dtype: torch.dtype, tokenizer: Any, head: bool) -> tuple[Any, Any]:
-    """The model in a folder, with its head or without, and its tokenizer unless one is given."""
-    loaded = None if head else backends.load_minimal_bert(folder, dtype)
+def _read(folder: Path, dtype: torch.dtype, tokenizer: Any, with_head: bool) -> tuple[Any, Any]:
+    """The model in a folder, and its tokenizer unless one is given."""
+    loaded = None if with_head else backends.load_minimal_bert(folder, dtype)
     if loaded:
         return loaded[0], tokenizer or loaded[1]
-    model = huggingface.load_network(folder, huggingface.load_config(folder, {}), dtype, {}, head)
+    model = huggingface.load_network(folder, huggingface.load_config(folder, {}), dtype, {}, with_head)
     return model, tokenizer or huggingface.load_tokenizer(folder, {})

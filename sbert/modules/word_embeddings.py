@@ -8,7 +8,7 @@ import string
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,6 @@ from sbert.modules.tokenizer import FastTokenizer, Tokenizing
 
 if TYPE_CHECKING:
     import tokenizers
-    from transformers import PreTrainedTokenizerBase
 
 # Changes to a word, applied in order until the table contains it.
 _FORMS: tuple[Callable[[str], str], ...] = (str, lambda word: word.strip(string.punctuation), str.lower)
@@ -70,7 +69,7 @@ class StaticEmbedding(Tokenizing, nn.Module):
         return segment_sum(self.embedding(batch.ids), batch.offsets, mean=True)  # (rows, dim)
 
 
-class SparseStaticEmbedding(Tokenizing, nn.Module):
+class SparseStaticEmbedding(StaticEmbedding):
     """The weight of each word that a text has, from a table: sparse vectors of queries without a transformer.
 
         y_v = w_v if v is among the tokens of the text, else 0
@@ -99,26 +98,18 @@ class SparseStaticEmbedding(Tokenizing, nn.Module):
     is_sparse: bool = True
 
     @known_arguments
-    def __init__(
-        self, tokenizer: PreTrainedTokenizerBase, weights: Tensor | None = None, trainable: bool = True
-    ) -> None:
-        super().__init__()
+    def __init__(self, tokenizer: Any, weights: Tensor | None = None, trainable: bool = True) -> None:
         weights = torch.ones(len(tokenizer)) if weights is None else weights
-        self.tokenizer: PreTrainedTokenizerBase = tokenizer
-        self.weight: nn.Parameter = nn.Parameter(weights, requires_grad=trainable)
-        limit = tokenizer.model_max_length  # Without one, it is 10**30.
+        super().__init__(tokenizer.backend_tokenizer, weights[:, None])
+        self.embedding.weight.requires_grad_(trainable)
+        self.tokenizer: Any = tokenizer
+        limit = tokenizer.model_max_length  # 10**30 without one.
         self.max_seq_length: int | None = limit if limit < 10**9 else None
-        self.vocab_size: int = len(weights)
-        self._fast = FastTokenizer(tokenizer.backend_tokenizer, add_special_tokens=False)
-
-    def tokenizer_copy(self) -> FastTokenizer:
-        """A private copy of the tokenizer."""
-        return self._fast
 
     def forward(self, batch: TokenBatch) -> Tensor:
-        present = torch.zeros(batch.rows, self.vocab_size, dtype=self.weight.dtype, device=self.weight.device)
+        present = self.embedding.weight.new_zeros(batch.rows, self.vocab_size)
         present[batch.row_of_token, batch.ids] = 1
-        return present * self.weight  # (rows, vocab)
+        return present * self.embedding.weight[:, 0]  # (rows, vocab)
 
 
 class WordEmbeddings(nn.Module):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sbert.inputs.extras import require
+from sbert.storage.atomic import replacing_file
 
 
 def sparse_rows(vectors: Tensor, most: int | None, device: torch.device) -> list[Tensor]:
@@ -59,43 +62,33 @@ def convert_sparse(rows: list[Tensor], dim: int, single: bool, to_numpy: bool, t
     if to_numpy and not to_tensor:
         ends = F.pad(counts.cumsum(0), (1, 0)).numpy()
         return csr((values.numpy(), dims.numpy().astype(np.int32), ends), shape=(len(rows), dim))
-    if single or not to_tensor:
-        parts = [torch.sparse_coo_tensor(row[:1].long(), row[1], (dim,), is_coalesced=True) for row in rows]
-        return parts[0] if single else parts
     places = torch.stack([torch.arange(len(rows)).repeat_interleave(counts).to(dims.device), dims.long()])
-    return torch.sparse_coo_tensor(places, values, (len(rows), dim), is_coalesced=True)
+    matrix = torch.sparse_coo_tensor(places, values, (len(rows), dim), is_coalesced=True)
+    return matrix if to_tensor and not single else matrix[0] if single else [matrix[row] for row in range(len(rows))]
 
 
-def csr(*values: Any, **options: Any) -> Any:
-    """A ``scipy.sparse.csr_array`` of its arguments.
+def csr(vectors: Any, **options: Any) -> Any:
+    """A ``scipy.sparse.csr_array`` of rows.
+
+    Args:
+        vectors: Dense or sparse, an array or a tensor, (rows, dim) or, for one row, (dim,); or what SciPy takes.
+        options: Further arguments for SciPy.
 
     Raises:
         ImportError: If SciPy is not installed.
     """
     with require("an array of sparse vectors", "scipy", "sparse", "pass convert_to_tensor=True"):
         from scipy.sparse import csr_array
-    return csr_array(*values, **options)
-
-
-def as_csr(vectors: Any) -> Any:
-    """Vectors as a ``scipy.sparse.csr_array`` of rows.
-
-    Args:
-        vectors: Dense or sparse, an array or a tensor.
-
-    Shape:
-        vectors: (rows, dim), or (dim,) for one row.
-    """
     dense = vectors.detach().to_dense().cpu().numpy() if isinstance(vectors, Tensor) else vectors
-    return csr(np.atleast_2d(dense) if isinstance(dense, np.ndarray) else dense)
+    return csr_array(np.atleast_2d(dense) if isinstance(dense, np.ndarray) else dense, **options)
 
 
-def top_dims(vectors: Any, top: int) -> list[list[tuple[int, float]]]:
+def top_dims(vectors: Any, top: int | None = None) -> list[list[tuple[int, float]]]:
     """The dimensions of each vector with the greatest values, and these.
 
     Args:
         vectors: Dense or sparse, an array or a tensor.
-        top: Maximum number of dimensions of each vector.
+        top: Maximum number of dimensions of each vector. Default: all that are not 0.
 
     Shape:
         vectors: (rows, dim) or (dim,).
@@ -106,7 +99,7 @@ def top_dims(vectors: Any, top: int) -> list[list[tuple[int, float]]]:
         >>> top_dims(np.array([[0.0, 2.0, 0.5, 1.0]]), 2)
         [[(1, 2.0), (3, 1.0)]]
     """
-    matrix = as_csr(vectors)
+    matrix = csr(vectors)
     rows = [slice(*bounds) for bounds in pairwise(matrix.indptr.tolist())]
     orders = [row.start + np.argsort(-matrix.data[row], kind="stable")[:top] for row in rows]
     return [list(zip(matrix.indices[order].tolist(), matrix.data[order].tolist(), strict=True)) for order in orders]
@@ -141,3 +134,16 @@ def _dense(matrix: Any) -> Any:
     if isinstance(matrix, Tensor):
         return matrix.to_dense()
     return matrix.toarray() if hasattr(matrix, "toarray") else matrix
+
+
+def check_npz(path: Path, overwrite: bool, shard: tuple[int, int] | None) -> None:
+    """Raise a ValueError unless sparse vectors can be written to a file."""
+    if path.suffix != ".npz" or shard or (path.exists() and not overwrite):
+        raise ValueError(f"out={path}, shard={shard}: sparse vectors are written whole, to a new .npz file")
+
+
+def write_npz(matrix: Any, path: Path) -> Any:
+    """Write a matrix as ``scipy.sparse.save_npz`` does, atomically, and return it."""
+    with replacing_file(path) as file:
+        import_module("scipy.sparse").save_npz(file, matrix)
+    return matrix

@@ -18,7 +18,7 @@ from torch import nn
 
 from sbert.functional import SIMILARITIES
 from sbert.modules import Dense, Normalize, Pooling, Router, StaticEmbedding, Transformer
-from sbert.saving.codecs import Arguments, ReadOptions, find_codec, read_module, type_name
+from sbert.saving.codecs import Arguments, ReadOptions, find_class, find_codec, type_name
 from sbert.saving.format import CARD, MODULES, POOLING_KEYS, REFERENCE, SETTINGS, EncoderSettings
 from sbert.saving.model_card import encoder_card
 from sbert.saving.verification import Reference
@@ -114,7 +114,7 @@ def _read_modules(folder: Path, options: ReadOptions) -> list[nn.Module]:
     for values in entries:
         entry = JsonObject(values, path)
         kind, where = entry.require("type", str), inside(folder, entry.field("path", str, ""), path)
-        module = read_module(kind, path, where, options)
+        module = find_codec(find_class(kind, path)).read(where, options)
         if module.state_dict():
             if where.resolve() in with_weights:
                 raise UnreadableError(path, f"names the weights in {where} twice")
@@ -186,8 +186,8 @@ def write_folder(
         entries.append({"idx": index, "name": str(index), "path": where, "type": type_name(module)})
     write_json(folder / MODULES, entries)
     truncation = {} if model.truncate_dim is None else {"truncate_dim": model.truncate_dim}
-    described = "SparseEncoder" if model.is_sparse else "SentenceTransformer"
     truncation |= {} if model.max_active_dims is None else {"max_active_dims": model.max_active_dims}
+    described = "SparseEncoder" if model.is_sparse else "SentenceTransformer"
     write_settings(folder, described, model, similarity_fn_name=model.similarity_fn_name, **truncation)
     vectors = [[float(x) for x in row] for row in reference["vectors"]]
     write_json(folder / REFERENCE, {**reference, "vectors": vectors})

@@ -37,8 +37,6 @@ POOLING_KEYS = {
     "pooling_mode_lasttoken": "lasttoken",
 }
 POOLING_NAMES = {"mean_sqrt_len_tokens": "mean_sqrt_len"}
-# The activations of their SpladePooling, by the modes here.
-SPLADE_NAMES = {"splade": "relu", "splade_log1p": "log1p_relu"}
 
 _CONFIG = "config.json"
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin")

@@ -15,7 +15,7 @@ from sbert.saving.codecs.transformer_codec import MASKED_LM_CODEC, TRANSFORMER_C
 from sbert.saving.format import OURS, ROUTER_CONFIG, THEIRS
 from sbert.storage.files import JsonObject, UnreadableError, inside, read_object, reading, write_json
 
-__all__ = ["Arguments", "Codec", "ReadOptions", "find_class", "find_codec", "read_module", "type_name"]
+__all__ = ["Arguments", "Codec", "ReadOptions", "find_class", "find_codec", "type_name"]
 
 
 def _read_router(folder: Path, options: ReadOptions) -> Router:
@@ -23,9 +23,10 @@ def _read_router(folder: Path, options: ReadOptions) -> Router:
     config = read_object(folder / ROUTER_CONFIG, missing_ok=True) or read_object(folder / "config.json")
     modules: dict[str, nn.Module] = {}
     for name, kind_name in config.require("types", dict).items():
-        if find_class(str(kind_name), config.path) is Router:
+        kind = find_class(str(kind_name), config.path)
+        if kind is Router:
             raise config.error("has a Router as a module of a Router", "use another model")
-        modules[name] = read_module(str(kind_name), config.path, inside(folder, name, config.path), options)
+        modules[name] = find_codec(kind).read(inside(folder, name, config.path), options)
     structure = config.require("structure", dict)
     parameters = JsonObject(config.field("parameters", dict, {}), config.path)
     if parameters.get("route_mappings"):
@@ -51,15 +52,20 @@ def _write_router(router: Router, folder: Path, input_dims: Mapping[nn.Module, i
     write_json(folder / ROUTER_CONFIG, {"types": types, "structure": structure, "parameters": parameters})
 
 
+class _MaskedLM(Transformer):
+    """Stands for a transformer with a language model's head, as modules.json names its class."""
+
+
+# The names of modules of sparse encoders that have others here.
+_SPARSE = {"Transformer": "MLMTransformer", "Pooling": "SpladePooling"}
 _BUILT_IN: dict[type[nn.Module], Codec] = {
     Transformer: TRANSFORMER_CODEC,
+    _MaskedLM: MASKED_LM_CODEC,
     Router: Codec(_read_router, _write_router),
     **LAYER_CODECS,
 }
-# What a module with a language model's head, and one that pools its logits, are called in modules.json.
-_SPARSE_NAMES: dict[type[nn.Module], str] = {Transformer: "MLMTransformer", Pooling: "SpladePooling"}
 _BY_NAME: dict[str, type[nn.Module]] = {"Asym": Router, **{kind.__name__: kind for kind in _BUILT_IN}}
-_BY_NAME |= {name: kind for kind, name in _SPARSE_NAMES.items()}
+_BY_NAME |= {"SpladePooling": Pooling, "MLMTransformer": _BY_NAME.pop("_MaskedLM")}
 
 
 def find_codec(kind: type[nn.Module]) -> Codec:
@@ -76,19 +82,10 @@ def check_savable(modules: Iterable[nn.Module]) -> None:
 
 def type_name(module: nn.Module) -> str:
     """The name of a module's class in modules.json."""
-    kind = type(module)
-    if kind not in _BUILT_IN:
-        return f"{OURS}{kind.__name__}"
-    if getattr(module, "is_sparse", False) and kind is not Router or getattr(module, "head", None) is not None:
-        return f"{THEIRS}sparse_encoder.models.{_SPARSE_NAMES.get(kind, kind.__name__)}"
-    return f"{THEIRS}models.{kind.__name__}"
-
-
-def read_module(name: str, path: Path, folder: Path, options: ReadOptions) -> nn.Module:
-    """The module of a class that modules.json names, as ``find_class`` takes it, from its folder."""
-    kind = find_class(name, path)
-    codec = MASKED_LM_CODEC if name.endswith(f".{_SPARSE_NAMES[Transformer]}") else find_codec(kind)
-    return codec.read(folder, options)
+    kind, name = type(module), type(module).__name__
+    if getattr(module, "has_head", False) or (kind is not Router and getattr(module, "is_sparse", False)):
+        return f"{THEIRS}sparse_encoder.models.{_SPARSE.get(name, name)}"
+    return f"{THEIRS}models.{name}" if kind in _BUILT_IN else f"{OURS}{name}"
 
 
 def find_class(name: str, path: Path) -> type[nn.Module]:

@@ -11,30 +11,13 @@ import torch
 from torch import nn
 
 from sbert.backends.huggingface import load_tokenizer, silence
-from sbert.modules import (
-    LSTM,
-    Dense,
-    Dropout,
-    LayerNorm,
-    Normalize,
-    Pooling,
-    SparseStaticEmbedding,
-    StaticEmbedding,
-    WordEmbeddings,
-)
+from sbert.modules import LSTM, Dense, Dropout, LayerNorm, Normalize, Pooling, StaticEmbedding, WordEmbeddings
 from sbert.modules.dense import DENSE_ACTIVATIONS
 from sbert.modules.pooling import POOLINGS
 from sbert.modules.registry import BUILT_IN, REGISTERED, check_free
+from sbert.modules.word_embeddings import SparseStaticEmbedding
 from sbert.saving.codecs.codec import Codec, ReadOptions, write_weights
-from sbert.saving.format import (
-    LSTM_CONFIG,
-    POOLING_KEYS,
-    POOLING_NAMES,
-    SPLADE_NAMES,
-    THEIRS,
-    WORDS_CONFIG,
-    WORDS_VOCABULARY,
-)
+from sbert.saving.format import LSTM_CONFIG, POOLING_KEYS, POOLING_NAMES, THEIRS, WORDS_CONFIG, WORDS_VOCABULARY
 from sbert.storage.files import JsonObject, UnreadableError, read_object, reading, write_json
 from sbert.storage.weight_files import (
     WEIGHTS,
@@ -45,6 +28,9 @@ from sbert.storage.weight_files import (
     warn_of_unused,
     within,
 )
+
+# The strategies and activations of their SpladePooling.
+_SPLADE = {"max relu": "splade", "max log1p_relu": "splade_log1p"}
 
 
 def make_codec(
@@ -105,14 +91,10 @@ def user_settings(module: nn.Module, _: object) -> dict[str, Any]:
 
 
 def _pooling_arguments(config: JsonObject) -> dict[str, Any]:
-    if "pooling_strategy" in config:  # Of SpladePooling.
-        strategy, activation = config.field("pooling_strategy", str, "max"), config.field("activation_function", str, "relu")
-        if strategy != "max" or activation not in SPLADE_NAMES.values():
-            reason = f"gives pooling_strategy={strategy!r} and activation_function={activation!r}, which is not supported"
-            raise config.error(reason, "use a model with the maximum, and relu or log1p_relu")
-        modes = [mode for mode, name in SPLADE_NAMES.items() if name == activation]
-        return {"mode": modes, "include_prompt": config.field("include_prompt", bool, True)}
     names = config.field("pooling_mode", (str, list), None)
+    if "pooling_strategy" in config:
+        key = f"{config['pooling_strategy']} {config.get('activation_function', 'relu')}"
+        names = _SPLADE.get(key, key)
     if names is None:
         names = [mode for key, mode in POOLING_KEYS.items() if config.field(key, bool, None)]
     names = [names] if isinstance(names, str) else names or ["mean"]
@@ -126,8 +108,8 @@ def _pooling_arguments(config: JsonObject) -> dict[str, Any]:
 
 def _pooling_settings(module: Pooling, input_dims: Mapping[nn.Module, int]) -> dict[str, Any]:
     if module.is_sparse:
-        prompt = {} if module.include_prompt else {"include_prompt": False}
-        return {"pooling_strategy": "max", "activation_function": SPLADE_NAMES[module.modes[0]], **prompt}
+        activation = next(key[4:] for key, mode in _SPLADE.items() if mode == module.modes[0])
+        return {"pooling_strategy": "max", "activation_function": activation}
     # The flags express neither an order nor registered modes. The list is read since sentence-transformers 5.4.
     in_order_of_flags = [mode for mode in POOLING_KEYS.values() if mode in module.modes]
     foreign_names = {mode: name for name, mode in POOLING_NAMES.items()}
@@ -239,21 +221,18 @@ def _write_static(module: StaticEmbedding, folder: Path, _: object) -> None:
 
 
 def _read_sparse_static(folder: Path, _: ReadOptions) -> SparseStaticEmbedding:
-    config, header = read_object(folder / "config.json"), read_header(folder)
-    weight = read_weights(header).get("weight")
-    if config.get("path") or weight is None or weight.ndim != 1:
-        raise UnreadableError(header.path, "contains no weights of words", "load it with sentence-transformers, and save it")
-    tokenizer = load_tokenizer(folder, {})
-    if not tokenizer.is_fast or len(weight) < len(tokenizer):
-        raise UnreadableError(header.path, f"contains {len(weight)} weights for {len(tokenizer)} tokens")
-    return SparseStaticEmbedding(tokenizer, weight.float(), not config.field("frozen", bool, False))
+    config, header, tokenizer = read_object(folder / "config.json"), read_header(folder), load_tokenizer(folder, {})
+    weights = read_weights(header).get("weight")
+    if weights is None or weights.shape != (len(tokenizer),):
+        raise UnreadableError(header.path, f"contains no weights of {len(tokenizer)} words")
+    return SparseStaticEmbedding(tokenizer, weights.float(), not config.field("frozen", bool, False))
 
 
 def _write_sparse_static(module: SparseStaticEmbedding, folder: Path, _: object) -> None:
     with silence():
         module.tokenizer.save_pretrained(folder)
-    write_json(folder / "config.json", {"frozen": not module.weight.requires_grad})
-    write_weights(module.state_dict(), folder)
+    write_json(folder / "config.json", {"frozen": not module.embedding.weight.requires_grad})
+    write_weights({"weight": module.embedding.weight[:, 0]}, folder)
 
 
 def _read_words(folder: Path, _: ReadOptions) -> WordEmbeddings:

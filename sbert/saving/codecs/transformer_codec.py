@@ -47,17 +47,17 @@ _KNOWN = {
 }
 
 
-def _read(folder: Path, options: ReadOptions, masked: bool = False) -> Transformer:
+def _read(folder: Path, options: ReadOptions, with_head: bool = False) -> Transformer:
     path = next(filter(os.path.lexists, map(folder.joinpath, TRANSFORMER_CONFIGS)), folder / TRANSFORMER_CONFIGS[0])
     config = read_object(path, missing_ok=True)
-    masked = masked or config.get("transformer_task") == _MASKED
     arguments = _read_arguments(config, options.arguments)
     base = _base_of(folder, options.resolve)
     dtype = options.dtype or (half_precision_of(base) if options.keep_half else None) or torch.float32
-    unusual = masked or any(arguments.values()) or base != folder
+    with_head = with_head or config.get("transformer_task") == _MASKED
+    unusual = with_head or any(arguments.values()) or base != folder
     loaded = None if unusual else load_minimal_bert(folder, dtype)
     # The base model of an adapter has a folder of its own, which another process may replace as well.
-    model, tokenizer = loaded or read_whole(base, lambda: _load(folder, base, dtype, arguments, masked))
+    model, tokenizer = loaded or read_whole(base, lambda: _load(folder, base, dtype, arguments, with_head))
     lower_case = config.field("do_lower_case", bool, False)
     with reading(folder / "tokenizer.json", "a tokenizer"):
         transformer = Transformer(model, tokenizer, lower_case=lower_case)
@@ -73,10 +73,10 @@ def _read(folder: Path, options: ReadOptions, masked: bool = False) -> Transform
     return transformer
 
 
-def _load(folder: Path, base: Path, dtype: torch.dtype, arguments: dict[str, Any], masked: bool) -> tuple[Any, Any]:
+def _load(folder: Path, base: Path, dtype: torch.dtype, arguments: dict[str, Any], with_head: bool) -> tuple[Any, Any]:
     """Load the model and the tokenizer with the package transformers."""
     config = huggingface.load_config(base, arguments["config_kwargs"])
-    model = huggingface.load_network(base, config, dtype, arguments["model_kwargs"], masked)
+    model = huggingface.load_network(base, config, dtype, arguments["model_kwargs"], with_head)
     if base != folder:
         huggingface.load_adapter(model, folder)
     has_tokenizer = any((folder / name).exists() for name in huggingface.TOKENIZER_FILES)
@@ -129,9 +129,8 @@ def _read_arguments(config: JsonObject, callers: Arguments) -> dict[str, dict[st
 
 
 def _write(module: Transformer, folder: Path, _: object) -> None:
-    limit, network = module.max_seq_length, module.auto_model
-    network = network if module.head is None else huggingface.join_head(network, module.head)
-    write_network(network, module.tokenizer, limit, folder)
+    limit = module.max_seq_length
+    write_network(module.auto_model, module.tokenizer, limit, folder)
     # text-embeddings-inference does not read a file in which the limit is missing or null.
     values: dict[str, Any] = {} if limit is None else {"max_seq_length": limit}
     if limit is not None or module.lower_case:
@@ -154,4 +153,4 @@ def write_network(network: Any, tokenizer: Any, limit: int | None, folder: Path)
 
 
 TRANSFORMER_CODEC = Codec(_read, _write)
-MASKED_LM_CODEC = Codec(partial(_read, masked=True), _write)
+MASKED_LM_CODEC = Codec(partial(_read, with_head=True), _write)

@@ -38,29 +38,25 @@ class WeightedPostings:
         # Keys, the number of a term and in the lower 32 bits the position of a text; and the weights.
         self._blocks: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]] = []
 
-    def append(self, keys: npt.NDArray[np.int64], weights: npt.NDArray[np.float32]) -> None:
-        """Append postings of texts that follow all others, in the order of their keys."""
-        self._blocks.append((keys, weights))
+    def append(self, terms: npt.NDArray[np.int32], texts: Positions, weights: npt.NDArray[np.float32]) -> None:
+        """Append postings of texts that follow all others, in any order."""
+        keys = terms.astype(np.int64) << 32 | texts
+        order = keys.argsort(kind="stable")
+        self._blocks.append((keys[order], weights[order]))
         while len(self._blocks) > 1 and len(self._blocks[-2][0]) <= len(self._blocks[-1][0]):
             keys, weights = map(np.concatenate, zip(*self._blocks[-2:], strict=True))
             order = keys.argsort(kind="stable")  # Which takes linear time, as two parts are in order.
             self._blocks[-2:] = [(keys[order], weights[order])]
 
-    def append_vectors(
-        self, dims: npt.NDArray[np.int32], texts: npt.NDArray[np.int64], weights: npt.NDArray[np.float32]
-    ) -> None:
-        """Append sparse vectors: of each value its dimension, the position of its text and itself."""
-        keys = dims.astype(np.int64) << 32 | texts
-        order = keys.argsort(kind="stable")
-        self.append(keys[order], weights[order])
+    def remove(self, positions: Positions) -> None:
+        """Nothing is to be done until ``select``."""
 
     def select(self, remaining: Mask) -> None:
         """Give up the positions and the postings of all other texts."""
         positions = remaining.cumsum() - 1
         for number, (keys, weights) in enumerate(self._blocks):
             chosen = remaining[keys & _TEXT]
-            keys = keys[chosen]
-            self._blocks[number] = (keys & ~_TEXT | positions[keys & _TEXT], weights[chosen])
+            self._blocks[number] = keys[chosen] & ~_TEXT | positions[keys[chosen] & _TEXT], weights[chosen]
 
     def scores(self, term: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
         """The texts that have a term, and its weight in each."""
@@ -104,7 +100,7 @@ class Postings:
         self.next_number, lengths = next_number, np.array([len(text) // 4 for text in texts], np.int64)
         positions = np.repeat(np.arange(len(lengths)) + len(self._texts), lengths)
         keys, times = np.unique(_join(texts).astype(np.int64) << 32 | positions, return_counts=True)
-        self._times.append(keys, times.astype(np.float32))
+        self._times.append(keys >> 32, keys & _TEXT, times.astype(np.float32))
         self._texts += texts
         self._lengths = np.append(self._lengths, lengths)
         self._count(texts, 1)
@@ -149,7 +145,39 @@ def _join(texts: Iterable[bytes]) -> npt.NDArray[np.int32]:
     return np.frombuffer(b"".join(texts), "<i4")
 
 
-class BM25:
+class InvertedIndex:
+    """What ``BM25`` and ``SparseIndex`` have in common: ids, and postings by the positions of these."""
+
+    _ids: Ids
+    _postings: Any
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def __contains__(self, identity: object) -> bool:
+        return identity in self._ids
+
+    def remove(self, ids: Iterable[Id]) -> None:
+        """Remove some, in time proportional to the number of all postings.
+
+        Raises:
+            KeyError: If an id is not there; then none was removed.
+            TypeError: If ``ids`` is a single id, or an id is neither an integer nor a string.
+            ValueError: If an integer does not fit 64 bits.
+        """
+        remaining = self._ids.remaining(ids)
+        if remaining is not None:
+            self._postings.remove((~remaining).nonzero()[0])
+            self._postings.select(remaining)
+            self._ids.select(remaining)
+
+    def _search(self, queries: Sequence[Mapping[Any, float]], top_k: int) -> Hits:
+        """The best for the weights of terms, with ids."""
+        hits = search_postings(self._postings, queries, check_count("top_k", top_k), np.ones(len(self), bool))
+        return Hits(hits.scores, self._ids.array()[hits.ids])
+
+
+class BM25(InvertedIndex):
     """Texts with ids of your choice, searched by their words: BM25, with the scores of bm25s.
 
     Words are compared in lower case. Chinese, Japanese, Thai and other scripts without spaces between words, and
@@ -184,12 +212,6 @@ class BM25:
         self._ids = Ids("text")
         self._postings = Postings()
 
-    def __len__(self) -> int:
-        return len(self._ids)
-
-    def __contains__(self, identity: object) -> bool:
-        return identity in self._ids
-
     @known_arguments
     def add(self, texts: Iterable[str], ids: Iterable[Id] | None = None) -> None:
         """Add texts. After an error, none of them was added.
@@ -211,20 +233,6 @@ class BM25:
         self._postings.append(numbered, new_terms, self._postings.next_number + len(new_terms))
         self._ids.append(new)
 
-    def remove(self, ids: Iterable[Id]) -> None:
-        """Remove texts, in time proportional to the number of all words.
-
-        Raises:
-            KeyError: If an id is not there; then none was removed.
-            TypeError: If ``ids`` is a single id, or an id is neither an integer nor a string.
-            ValueError: If an integer does not fit 64 bits.
-        """
-        remaining = self._ids.remaining(ids)
-        if remaining is not None:
-            self._postings.remove((~remaining).nonzero()[0])
-            self._postings.select(remaining)
-            self._ids.select(remaining)
-
     @known_arguments
     def search(self, queries: str | Sequence[str], top_k: int = 10) -> Hits:
         """The ``top_k`` best texts for each query.
@@ -243,8 +251,7 @@ class BM25:
             TypeError: If a query is not a str.
         """
         terms = [Counter(terms_of(query, self.language)) for query in rows_of(queries, "queries")]
-        hits = search_postings(self._postings, terms, check_count("top_k", top_k), np.ones(len(self), bool))
-        return Hits(hits.scores, self._ids.array()[hits.ids])
+        return self._search(terms, top_k)
 
 
 def search_postings(postings: Any, queries: Sequence[Mapping[Any, float]], k: int, allowed: Mask) -> Hits:

@@ -13,10 +13,8 @@ from sbert.pipeline.notebook import Table
 from sbert.search.exact.comparison import Hits
 from sbert.search.index.index_folder import Id
 
-# How BM25 and vectors are best fused: python -m tests.benchmarks.hybrid.
-CANDIDATES, WEIGHTS = 1000, (0.6, 0.4)
-# The same of BM25, vectors and sparse vectors.
-SPARSE_WEIGHTS = (0.3, 0.4, 0.3)
+# How BM25 and vectors are best fused, by python -m tests.benchmarks.hybrid; and the two with sparse vectors.
+CANDIDATES, WEIGHTS = 1000, {2: (0.6, 0.4), 3: (0.3, 0.4, 0.3)}
 
 
 @known_arguments

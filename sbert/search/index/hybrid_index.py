@@ -19,23 +19,15 @@ from sbert.functional import Float32
 from sbert.inputs.arguments import check_choice, check_count, check_model, known_arguments, warn
 from sbert.inputs.prompts import with_role_prompt
 from sbert.inputs.texts import rows_of
+from sbert.pipeline.sparse import top_dims
 from sbert.search.exact.comparison import Hits
 from sbert.search.index.bm25 import choose_language, search_postings, terms_of
 from sbert.search.index.documents import DocumentRecord, Documents, as_json, document_checksum, metadata_json
 from sbert.search.index.filters import Where, parse_where
-from sbert.search.index.fusion import (
-    CANDIDATES,
-    SPARSE_WEIGHTS,
-    WEIGHTS,
-    Reranker,
-    Result,
-    ResultLists,
-    fuse_checked,
-    rerank_results,
-)
+from sbert.search.index.fusion import CANDIDATES, WEIGHTS, Reranker, Result, ResultLists, fuse_checked, rerank_results
 from sbert.search.index.index_folder import Id, Positions
 from sbert.search.index.passages import Passages
-from sbert.search.index.sparse_index import max_of_passages, weights_of
+from sbert.search.index.sparse_index import max_of_passages
 from sbert.storage.processes import Lock
 from sbert.vector_files.fingerprint import digest_of_model
 
@@ -91,10 +83,8 @@ class HybridIndex:
         language: str | None = "auto",
     ) -> None:
         check_model("model", model, "the folder")
-        for encoder, name in ((model, "model"), (sparse_model, "sparse_model")):
-            if encoder is not None and encoder.is_sparse != (name == "sparse_model"):
-                kinds = ("sparse", "dense") if encoder.is_sparse else ("dense", "sparse")
-                raise ValueError(f"{name} gives {kinds[0]} vectors; pass a model of {kinds[1]} ones")
+        if model.is_sparse or (sparse_model is not None and not sparse_model.is_sparse):
+            raise ValueError("model gives sparse vectors, or sparse_model dense ones; pass each as the other one")
         settings = {  # What the content of an index depends on.
             "language": choose_language(language, model),
             "model": digest_of_model(model),
@@ -102,11 +92,8 @@ class HybridIndex:
             "truncate_dim": model.truncate_dim,
             "prompts": dict(model.prompts),
             "default_prompt_name": model.default_prompt_name,
-            "sparse_model": None,
+            "sparse_model": sparse_model and [digest_of_model(sparse_model), sparse_model.prompts],
         }
-        if sparse_model is not None:
-            options = dict(sparse_model.prompts), sparse_model.default_prompt_name, sparse_model.max_active_dims
-            settings["sparse_model"] = [digest_of_model(sparse_model), *options]
         self.model: SentenceEncoder = model
         self.sparse_model: SentenceEncoder | None = sparse_model
         self._lock = Lock(delays_forks=True)  # A child must not inherit a transaction: SQLite would end it there.
@@ -324,7 +311,7 @@ class HybridIndex:
         vectors = np.asarray(self.model.encode_query(asked), np.float32) if has_vectors else None
         sparse = None
         if self.sparse_model is not None and by in ("hybrid", "sparse"):
-            sparse = weights_of(self.sparse_model.encode_query(asked))
+            sparse = [dict(row) for row in top_dims(self.sparse_model.encode_query(asked))]
         terms = [Counter(terms_of(query, self.language)) for query in asked]
         with self._lock, self._documents.transaction():
             loaded = self._follow()
@@ -337,8 +324,7 @@ class HybridIndex:
                 hits.append(loaded.search(vectors, deepest, allowed, similarity))
             if sparse is not None:
                 hits.append(search_postings(loaded.sparse, sparse, deepest, allowed))
-            weights = WEIGHTS if sparse is None else SPARSE_WEIGHTS
-            best = fuse_checked(hits, depth, weights) if by == "hybrid" else hits[0]
+            best = fuse_checked(hits, depth, WEIGHTS[len(hits)]) if by == "hybrid" else hits[0]
             results = self._results(loaded, best, vectors, similarity)
         return ResultLists(results if rerank is None else rerank_results(rerank, asked, results, k), asked)
 

@@ -17,7 +17,7 @@ from sbert.search.index.bm25 import Postings, WeightedPostings
 from sbert.search.index.documents import RECENT_REMOVALS, Documents
 from sbert.search.index.filters import Filter, Metadata
 from sbert.search.index.index_folder import Id, Ids, Mask, Positions
-from sbert.search.index.sparse_index import read_sparse
+from sbert.search.index.sparse_index import VALUES
 
 # Vectors that are copied in one step when only some are searched.
 _STEP = 1 << 16
@@ -118,8 +118,9 @@ class Passages:
             self.names += names
             texts += [record.terms for record in block]
             sparse += [record.sparse for record in block]
-        dims, positions, values = read_sparse(sparse)
-        self.sparse.append_vectors(dims, len(self.rows) + positions, values)
+        values = np.frombuffer(b"".join(sparse), VALUES)
+        owners = np.repeat(np.arange(len(sparse)), [len(blob) // VALUES.itemsize for blob in sparse])
+        self.sparse.append(values["dim"], len(self.rows) + owners, values["value"])
         self.rows, self.crcs, self.kinds, self.counts = np.concatenate(numbers, 1)
         self.remaining = np.append(self.remaining, np.ones(len(texts), bool))
         self.spans, self.vectors = np.concatenate(spans), self._vectors[:used]
