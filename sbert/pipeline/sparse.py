@@ -63,7 +63,7 @@ def convert_sparse(rows: list[Tensor], dim: int, single: bool, to_numpy: bool, t
         ends = F.pad(counts.cumsum(0), (1, 0)).numpy()
         return csr((values.numpy(), dims.numpy().astype(np.int32), ends), shape=(len(rows), dim))
     places = torch.stack([torch.arange(len(rows)).repeat_interleave(counts).to(dims.device), dims.long()])
-    matrix = torch.sparse_coo_tensor(places, values, (len(rows), dim), is_coalesced=True)
+    matrix = torch.sparse_coo_tensor(places, values, (len(rows), dim), is_coalesced=True, check_invariants=False)
     return matrix if to_tensor and not single else matrix[0] if single else [matrix[row] for row in range(len(rows))]
 
 
@@ -106,7 +106,7 @@ def top_dims(vectors: Any, top: int | None = None) -> list[list[tuple[int, float
 
 
 def sparse_dot(a: Any, b: Any) -> Any:
-    """Dot product of every row of a with every row of b; both of SciPy or NumPy, or both tensors.
+    """Dot product of every row of a with every row of b; both are arrays of SciPy or NumPy, or both tensors.
 
     Shape:
         a: (n, dim). b: (m, dim). Output: (n, m), dense.
@@ -117,8 +117,10 @@ def sparse_dot(a: Any, b: Any) -> Any:
         >>> sparse_dot(csr_array([[0, 2]]), csr_array([[1, 1], [0, 3]]))
         array([[2, 6]])
     """
-    first, second = (x.unsqueeze(0) if isinstance(x, Tensor) and x.ndim == 1 else x for x in (a, b))
-    return _dense(first @ second.T)
+    if isinstance(a, Tensor):
+        return torch.atleast_2d(a.to_dense()) @ torch.atleast_2d(b.to_dense()).T
+    scores = a @ b.T
+    return scores if isinstance(scores, np.ndarray) else scores.toarray()
 
 
 def sparse_pairwise_dot(a: Any, b: Any) -> Any:
@@ -127,13 +129,8 @@ def sparse_pairwise_dot(a: Any, b: Any) -> Any:
     Shape:
         a, b: (rows, dim). Output: (rows,).
     """
-    return _dense((a * b).sum(-1))
-
-
-def _dense(matrix: Any) -> Any:
-    if isinstance(matrix, Tensor):
-        return matrix.to_dense()
-    return matrix.toarray() if hasattr(matrix, "toarray") else matrix
+    products = (a * b).sum(-1)
+    return products.to_dense() if isinstance(products, Tensor) else products
 
 
 def check_npz(path: Path, overwrite: bool, shard: tuple[int, int] | None) -> None:
