@@ -33,7 +33,7 @@ from sbert.pipeline.notebook import Table
 from sbert.pipeline.results import Encoded, as_encode, convert
 from sbert.pipeline.run import Encoding, evaluating, output_dims, run_here
 from sbert.pipeline.settings import EncodeSettings
-from sbert.pipeline.sparse import check_npz, convert_sparse, sparse_dot, sparse_pairwise_dot, top_dims, write_npz
+from sbert.pipeline.sparse import convert_sparse, sparse_dot, top_dims
 from sbert.pipeline.tokenize import Tokens, tokenize
 from sbert.saving import verification
 from sbert.saving.encoder_folder import fit_together, read_folder, write_folder
@@ -278,7 +278,8 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
     @property
     def is_sparse(self) -> bool:
         """Whether the vectors are sparse: a dimension is a word of the vocabulary, and most are 0."""
-        return any(getattr(module, "is_sparse", False) for module in self._modules.values())
+        modules = [module for encoder in self.encoders for module in encoder._modules.values()]
+        return any(getattr(module, "is_sparse", False) for module in modules)
 
     def get_sentence_embedding_dimension(self) -> int:
         """Dimension of the vectors that ``encode`` returns."""
@@ -388,7 +389,7 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
             out: Where to write vectors while reading, so that neither sentences nor vectors have to fit in memory: a
                 .npy file, or a .parquet file with the columns to keep of a ``sbert.data.Texts``. The result is a
                 read-only memory map of the .npy file, else a ``sbert.vector_files.VectorFiles``, which ``np.asarray``
-                reads.
+                reads. Of sparse vectors, a .npz file of SciPy, which is written at the end, and replaced.
             overwrite: With ``out``, whether to start from scratch in any case. By default, a call that was interrupted
                 goes on where it was, as the manifest beside the output says, a finished one changes nothing (the
                 sentences are read once more, to compare them), and an output of anything else is an error.
@@ -426,10 +427,10 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
             check_choice("output_value", output_value, ("sentence_embedding", "token_embeddings"))
             if precision != "float32" or normalize_embeddings or truncate_dim:
                 raise ValueError("token embeddings take no precision=, normalize_embeddings= and truncate_dim=")
-        if out is not None and (not as_array or single):
-            raise ValueError("out= takes the sentence embeddings of several sentences, as an array")
-        if self.is_sparse and out is not None:
-            check_npz(Path(out), overwrite, shard)
+        if out is not None and (not as_array or single or (self.is_sparse and (shard or Path(out).suffix != ".npz"))):
+            raise ValueError(
+                "out= takes the sentence embeddings of several sentences, as an array; sparse ones: a .npz"
+            )
         if out is None and (overwrite or shard is not None):
             raise ValueError("shard= and overwrite= are for files; pass out= as well")
         if pool is not None and device is not None:
@@ -465,8 +466,7 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
                 vectors = [{"token_embeddings": tokens, "sentence_embedding": vector} for tokens, vector in both]
             elif settings.sparse and not settings.token_embeddings:
                 dim = model.get_sentence_embedding_dimension() if vectors == [] else model[0].vocab_size
-                vectors = convert_sparse(vectors, dim, single, convert_to_numpy, convert_to_tensor)
-                return cast("Encoded", vectors if out is None else write_npz(vectors, Path(out)))
+                return cast("Encoded", convert_sparse(vectors, dim, single, convert_to_numpy, convert_to_tensor, out))
         return cast("Encoded", convert(vectors, single, convert_to_numpy, convert_to_tensor))
 
     def decode(self, vectors: Any, top: int = 10) -> list[list[tuple[str, float]]]:
@@ -603,8 +603,7 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
             >>> model.similarity_pairwise(vectors, vectors).round(4)
             array([1., 1.], dtype=float32)
         """
-        pairwise = partial(pairwise_similarity, name=self.similarity_fn_name)
-        return cast("Similarity", sparse_pairwise_dot if self.is_sparse else pairwise)
+        return cast("Similarity", partial(pairwise_similarity, name=self.similarity_fn_name))
 
     # ------------------------------------------------------------------------------------- save, push, verify
 

@@ -52,7 +52,6 @@ _PROBES += ["3.14 2023 1,000,000"]
 _PROBES += ["def f(x): return x**2  # a_b", "don't e-mail! ½ ﬁ", "abcdefghijklmnopqrstuvwxyz 0123456789"]
 # Other values may make transformers download a kernel, which is code.
 ATTENTIONS = ("eager", "sdpa")
-_MASKED_LM = "AutoModelForMaskedLM"
 
 
 # Held while transformers is imported, loads or saves. Its modules have circular imports, in which a second thread finds
@@ -240,8 +239,8 @@ def load_network(
     if config.is_encoder_decoder and not has_class:
         reason = f"describes an encoder-decoder ({config.model_type}), whose encoder cannot be loaded alone"
         raise UnreadableError(folder / "config.json", reason, "use an encoder, or a T5-family model")
-    kind = import_from(_MASKED_LM if with_head else "AutoModelForTextEncoding" if has_class else "AutoModel")
-    model, missing = _read(kind, folder, config, dtype, options)
+    name = "AutoModelForMaskedLM" if with_head else "AutoModelForTextEncoding" if has_class else "AutoModel"
+    model, missing = _read(import_from(name), folder, config, dtype, options)
     # Token embeddings do not depend on the pooler of BERT, which many checkpoints lack.
     _refuse_missing(folder, [name for name in missing if not name.startswith("pooler.")])
     return model
@@ -250,13 +249,13 @@ def load_network(
 def with_new_head(network: Any) -> PreTrainedModel:
     """A masked language model of a backbone and a new head: the identity, a norm and the table of token embeddings."""
     with silence(), torch.random.fork_rng(devices=[]):
-        model: Any = import_from(_MASKED_LM).from_config(network.config).to(network.device, network.dtype)
+        model: Any = import_from("AutoModelForMaskedLM").from_config(network.config).to(network.device, network.dtype)
     setattr(model, model.base_model_prefix, network)
     model.tie_weights()
     for part in {*model.modules()} - {*network.modules(), model.get_output_embeddings()}:
         if isinstance(part, torch.nn.Linear):
             torch.nn.init.eye_(part.weight)
-    return model.eval()  # type: ignore[no-any-return]
+    return model.eval()
 
 
 def rebuild_bert(values: dict[str, Any], weights: dict[str, Tensor], dtype: torch.dtype) -> PreTrainedModel:

@@ -97,11 +97,10 @@ def _hits(arguments: argparse.Namespace, queries: list[str], texts: list[str]) -
     kinds = ",".join(sorted({device.type for device in getattr(model, "devices", [model.device])}))
     settings = name, arguments.dtype, kinds, arguments.column, arguments.format
     path = None if arguments.no_cache else _cache_path(arguments.texts, *settings)
-    is_sparse = getattr(model, "is_sparse", False)
-    documents = _encode_documents(model, texts, None if is_sparse else path, progress(arguments))
+    documents = _encode_documents(model, texts, None if model.is_sparse else path, progress(arguments))
     query_vectors = model.encode_query(queries, show_progress_bar=False)
     top_k = max(arguments.top_k, CANDIDATES) if arguments.hybrid else arguments.top_k
-    if is_sparse:
+    if model.is_sparse:
         index = SparseIndex()
         index.add(documents)
         dense = index.search(query_vectors, top_k)

@@ -143,8 +143,7 @@ def _to_array(values: Any) -> Floats:
         values = torch.stack(list(values))
     if isinstance(values, torch.Tensor):
         values = values.detach().float().cpu().to_dense().numpy()
-    if hasattr(values, "toarray"):  # Sparse vectors.
-        values = values.toarray()
+    values = values.toarray() if hasattr(values, "toarray") else values  # Of SciPy.
     return np.asarray(values, np.float32)
 
 

@@ -90,8 +90,7 @@ class RerankingEvaluator(Evaluator):
 
     def measure(self, vectors: ModelVectors) -> dict[str, float]:
         """MAP, MRR and nDCG; with the candidates of a retriever, the same of its own order, and its recall."""
-        similarity = vectors.choose_similarity(self._similarity)
-        scores = score_candidates(vectors, self._queries, self._candidates, similarity, self._prompts)
+        scores = score_candidates(vectors, self._queries, self._candidates, self._similarity, self._prompts)
         orders = (np.lexsort((np.asarray(grades), -row)) for grades, row in zip(self._grades, scores, strict=True))
         metrics = self._rate([[grades[i] for i in order] for grades, order in zip(self._grades, orders, strict=True)])
         if self._retrieved:

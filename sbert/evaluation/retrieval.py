@@ -130,11 +130,11 @@ class RetrievalEvaluator(Evaluator):
 
     def measure(self, vectors: ModelVectors) -> dict[str, float]:
         """The metrics, each for its values of k."""
-        similarity, active = vectors.choose_similarity(self._similarity), dict[str, float]()
+        active: dict[str, float] = {}
         if self._candidates is None:
-            rankings = {"": self._search(vectors, similarity, active)}
+            rankings = {"": self._search(vectors, active)}
         else:
-            rankings = {"": self._rerank(vectors, self._candidates, similarity), "base_": self._candidates}
+            rankings = {"": self._rerank(vectors, self._candidates), "base_": self._candidates}
         relevant = ranking_metrics.pad(graded.values() for graded in self._relevant)  # (queries, most relevant)
         metrics = {}
         for prefix, rows in rankings.items():
@@ -144,7 +144,7 @@ class RetrievalEvaluator(Evaluator):
                 metrics[f"{prefix}{name}@{k}"] = float(_METRICS[name](ranked, k, relevant).mean())
         return metrics | active
 
-    def _search(self, vectors: ModelVectors, similarity: str, active: dict[str, float]) -> list[list[int]]:
+    def _search(self, vectors: ModelVectors, active: dict[str, float]) -> list[list[int]]:
         """The indices of the most similar documents for each query; sets the means of active dimensions."""
         queries = vectors(self._queries, "query", self._prompts[0])  # (queries, dim)
         block_size = max(1, min(self._block, _NUMBERS // queries.shape[1]))
@@ -154,8 +154,8 @@ class RetrievalEvaluator(Evaluator):
         count = 0
         for start in range(0, len(self._corpus), block_size):
             block = encode(self._corpus[start : start + block_size], "document", self._prompts[1])
-            count += np.count_nonzero(block)
-            new = semantic_search(queries, block, depth, similarity=similarity)
+            count += int(np.count_nonzero(block))
+            new = semantic_search(queries, block, depth, similarity=vectors.choose_similarity(self._similarity))
             scores = np.concatenate([scores, new.scores], 1)
             indices = np.concatenate([indices, new.indices + start], 1)
             order = np.argsort(-scores, axis=1, kind="stable")[:, :depth]  # Equal scores: earlier documents first.
@@ -166,10 +166,10 @@ class RetrievalEvaluator(Evaluator):
         listed: list[list[int]] = indices.tolist()
         return listed
 
-    def _rerank(self, vectors: ModelVectors, candidates: list[list[int]], similarity: str) -> list[list[int]]:
+    def _rerank(self, vectors: ModelVectors, candidates: list[list[int]]) -> list[list[int]]:
         """The candidates of each query by descending score."""
         texts = [[self._corpus[position] for position in row] for row in candidates]
-        scores = score_candidates(vectors, self._queries, texts, similarity, self._prompts)
+        scores = score_candidates(vectors, self._queries, texts, self._similarity, self._prompts)
         orders = [np.argsort(-row, kind="stable") for row in scores]
         return [[row[i] for i in order] for row, order in zip(candidates, orders, strict=True)]
 

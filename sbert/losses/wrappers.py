@@ -127,7 +127,7 @@ class SpladeLoss(_Combination):
 
     Args:
         loss: A loss module, or a function of columns, such as ``MarginMSELoss()``, whose similarity is ``"dot"``.
-        documents: Weight of the term of all columns but the first.
+        documents: Weight of the term of all columns but the first; of one column, both terms are of that.
         queries: Weight of the term of the first column; 0 for queries without weights to train.
         kind: R, ``"flops"`` or ``"l1"``.
         warmup: The part of all steps in which s grows.
@@ -136,7 +136,7 @@ class SpladeLoss(_Combination):
         Each column: (rows, dim). labels, texts, guide and row data: as the loss takes them. Output: scalar.
 
     Raises:
-        ValueError: If a setting is unknown, negative or not finite, or there is one column only.
+        ValueError: If a setting is unknown, negative or not finite.
         TypeError: If the loss is not callable, or does not take an extra that was passed.
 
     References:
@@ -169,10 +169,10 @@ class SpladeLoss(_Combination):
 
     def forward(self, *columns: Tensor, **extras: Any) -> Tensor:
         queries, *documents = check_columns(self, *columns)
-        if not documents:
-            raise ValueError("SpladeLoss was given one column; pass queries and one column of documents or more")
         value: Tensor = sum_parts(self.losses[0](*columns, **self._select_extras(extras)))
-        terms = self.queries * self._measure(queries) + self.documents * self._measure(torch.cat(documents))
+        terms = self.queries * self._measure(queries) + self.documents * self._measure(
+            torch.cat(documents or [queries])
+        )
         return value + self._factor * terms
 
     def _measure(self, vectors: Tensor) -> Tensor:

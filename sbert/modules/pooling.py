@@ -49,18 +49,16 @@ def _splade(tokens: TokenEmbeddings) -> Tensor:
     if tokens.head is None:
         largest = _max(tokens)
     else:
-        parts, start = [], 0
-        for rows, length in tokens.groups:
-            states = tokens.values[start : start + rows * length]
-            start += rows * length
-            for part in states.split(max(1, _TOKENS // length) * length):
+        parts = []
+        runs = torch.split(tokens.values, [rows * length for rows, length in tokens.groups])
+        for (_, length), states in zip(tokens.groups, runs, strict=True):
+            for part in torch.split(states, max(1, _TOKENS // length) * length):
                 logits = tokens.head(part).unflatten(0, (-1, length))  # (rows, tokens per row, vocabulary)
                 # Autograd keeps the logits for the gradient of amax, but not for that of max.
                 parts.append(logits.max(1).values if logits.requires_grad else logits.amax(1))
         largest = torch.cat(parts or [tokens.head(tokens.values)])
-        if len(largest) < tokens.rows:
-            filled = largest.new_zeros(tokens.rows, largest.shape[1])
-            largest = filled.index_copy(0, tokens.lengths.nonzero()[:, 0], largest)
+        zeros = largest.new_zeros(tokens.rows, largest.shape[1])  # Of rows without tokens.
+        largest = zeros.index_copy(0, tokens.lengths.nonzero()[:, 0], largest)
     return largest.to(accumulation_dtype(largest.dtype)).relu().log1p()
 
 

@@ -49,11 +49,6 @@ class Router(nn.Module):
             check_choice("default_route", default_route, list(self.routes))
         self.default_route: str | None = default_route
 
-    @property
-    def is_sparse(self) -> bool:
-        """Whether routes give sparse vectors."""
-        return any(getattr(module, "is_sparse", False) for chain in self.routes.values() for module in chain)
-
     def find_route(self, name: str | None = None) -> str:
         """The name of a route; by default, of the default route.
 

@@ -125,9 +125,7 @@ class Transformer(Tokenizing, nn.Module):
     @backend.setter
     def backend(self, name: str) -> None:
         self._backend = backends.choose_backend(name)
-        if self._backend == "plain":
-            self.materialize()
-        backends.adopt(self.network, self._backend)
+        backends.adopt(self.materialize() if self._backend == "plain" else self._modules["auto_model"], self._backend)
 
     @property
     def tokenizer(self) -> Any:

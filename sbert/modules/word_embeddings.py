@@ -76,7 +76,7 @@ class SparseStaticEmbedding(StaticEmbedding):
 
     Args:
         tokenizer: Tokenizer of transformers, that of the documents' encoder; its special tokens are not used.
-        weights: The table, such as inverse document frequencies. Default: 1 for each word.
+        weights: The table, such as inverse document frequencies, or 1 for each word.
         trainable: Whether the weights are trained.
 
     Shape:
@@ -87,9 +87,10 @@ class SparseStaticEmbedding(StaticEmbedding):
         https://arxiv.org/abs/2411.04403
 
     Example:
+        >>> import torch
         >>> from sbert import Pooling, Router, SentenceEncoder, SparseStaticEmbedding, Transformer
         >>> documents = Transformer("sbert-mini", head="new")
-        >>> queries = SparseStaticEmbedding(documents.tokenizer)
+        >>> queries = SparseStaticEmbedding(documents.tokenizer, torch.ones(documents.vocab_size))
         >>> model = SentenceEncoder(Router({"query": [queries], "document": [documents, Pooling("splade")]}))
         >>> model.decode(model.encode_query("Red foxes"))
         [[('red', 1.0), ('foxes', 1.0)]]
@@ -98,8 +99,7 @@ class SparseStaticEmbedding(StaticEmbedding):
     is_sparse: bool = True
 
     @known_arguments
-    def __init__(self, tokenizer: Any, weights: Tensor | None = None, trainable: bool = True) -> None:
-        weights = torch.ones(len(tokenizer)) if weights is None else weights
+    def __init__(self, tokenizer: Any, weights: Tensor, trainable: bool = True) -> None:
         super().__init__(tokenizer.backend_tokenizer, weights[:, None])
         self.embedding.weight.requires_grad_(trainable)
         self.tokenizer: Any = tokenizer

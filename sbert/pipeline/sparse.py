@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from sbert.functional import SIMILARITIES
 from sbert.inputs.extras import require
 from sbert.storage.atomic import replacing_file
 
@@ -41,10 +42,10 @@ def sparse_rows(vectors: Tensor, most: int | None, device: torch.device) -> list
         vectors = torch.zeros_like(vectors).scatter(1, greatest, vectors.gather(1, greatest))
     rows, dims = vectors.nonzero(as_tuple=True)
     both = torch.stack([dims.to(vectors.dtype), vectors[rows, dims]]).to(device)
-    return list(both.split(rows.bincount(minlength=len(vectors)).tolist(), 1))
+    return list(torch.split(both, rows.bincount(minlength=len(vectors)).tolist(), 1))
 
 
-def convert_sparse(rows: list[Tensor], dim: int, single: bool, to_numpy: bool, to_tensor: bool) -> Any:
+def convert_sparse(rows: list[Tensor], dim: int, single: bool, to_numpy: bool, to_tensor: bool, out: Any) -> Any:
     """The rows as the caller wants them: a ``scipy.sparse.csr_array``, a sparse tensor, or a list of sparse tensors.
 
     Args:
@@ -53,6 +54,7 @@ def convert_sparse(rows: list[Tensor], dim: int, single: bool, to_numpy: bool, t
         single: Whether the caller passed one text, and gets one vector: of CSR, an array of one row.
         to_numpy: Whether to return an array.
         to_tensor: Whether to return a tensor, which comes first; with neither, a list of tensors.
+        out: The path of a file that is written as ``scipy.sparse.save_npz`` does, atomically.
 
     Raises:
         ImportError: If an array is wanted, and SciPy is not installed.
@@ -61,9 +63,13 @@ def convert_sparse(rows: list[Tensor], dim: int, single: bool, to_numpy: bool, t
     dims, values = torch.cat(rows or [torch.empty(2, 0)], 1)
     if to_numpy and not to_tensor:
         ends = F.pad(counts.cumsum(0), (1, 0)).numpy()
-        return csr((values.numpy(), dims.numpy().astype(np.int32), ends), shape=(len(rows), dim))
-    places = torch.stack([torch.arange(len(rows)).repeat_interleave(counts).to(dims.device), dims.long()])
-    matrix = torch.sparse_coo_tensor(places, values, (len(rows), dim), is_coalesced=True, check_invariants=False)
+        result = csr((values.numpy(), dims.numpy().astype(np.int32), ends), shape=(len(rows), dim))
+        if out is not None:
+            with replacing_file(Path(out)) as file:
+                import_module("scipy.sparse").save_npz(file, result)
+        return result
+    positions = torch.stack([torch.arange(len(rows)).repeat_interleave(counts).to(dims.device), dims.long()])
+    matrix = torch.sparse_coo_tensor(positions, values, (len(rows), dim), is_coalesced=True, check_invariants=False)
     return matrix if to_tensor and not single else matrix[0] if single else [matrix[row] for row in range(len(rows))]
 
 
@@ -118,29 +124,6 @@ def sparse_dot(a: Any, b: Any) -> Any:
         array([[2, 6]])
     """
     if isinstance(a, Tensor):
-        return torch.atleast_2d(a.to_dense()) @ torch.atleast_2d(b.to_dense()).T
+        return SIMILARITIES["dot"](a.to_dense(), b.to_dense())
     scores = a @ b.T
     return scores if isinstance(scores, np.ndarray) else scores.toarray()
-
-
-def sparse_pairwise_dot(a: Any, b: Any) -> Any:
-    """Dot product of each row of a and the same row of b, of the same types as of ``sparse_dot``.
-
-    Shape:
-        a, b: (rows, dim). Output: (rows,).
-    """
-    products = (a * b).sum(-1)
-    return products.to_dense() if isinstance(products, Tensor) else products
-
-
-def check_npz(path: Path, overwrite: bool, shard: tuple[int, int] | None) -> None:
-    """Raise a ValueError unless sparse vectors can be written to a file."""
-    if path.suffix != ".npz" or shard or (path.exists() and not overwrite):
-        raise ValueError(f"out={path}, shard={shard}: sparse vectors are written whole, to a new .npz file")
-
-
-def write_npz(matrix: Any, path: Path) -> Any:
-    """Write a matrix as ``scipy.sparse.save_npz`` does, atomically, and return it."""
-    with replacing_file(path) as file:
-        import_module("scipy.sparse").save_npz(file, matrix)
-    return matrix

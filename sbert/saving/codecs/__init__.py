@@ -83,7 +83,7 @@ def check_savable(modules: Iterable[nn.Module]) -> None:
 def type_name(module: nn.Module) -> str:
     """The name of a module's class in modules.json."""
     kind, name = type(module), type(module).__name__
-    if getattr(module, "has_head", False) or (kind is not Router and getattr(module, "is_sparse", False)):
+    if getattr(module, "has_head", False) or getattr(module, "is_sparse", False):
         return f"{THEIRS}sparse_encoder.models.{_SPARSE.get(name, name)}"
     return f"{THEIRS}models.{name}" if kind in _BUILT_IN else f"{OURS}{name}"
 

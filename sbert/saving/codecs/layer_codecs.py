@@ -29,8 +29,8 @@ from sbert.storage.weight_files import (
     within,
 )
 
-# The strategies and activations of their SpladePooling.
-_SPLADE = {"max relu": "splade", "max log1p_relu": "splade_log1p"}
+# The activations of their SpladePooling, by the modes here.
+_SPLADE = {"splade": "relu", "splade_log1p": "log1p_relu"}
 
 
 def make_codec(
@@ -94,7 +94,7 @@ def _pooling_arguments(config: JsonObject) -> dict[str, Any]:
     names = config.field("pooling_mode", (str, list), None)
     if "pooling_strategy" in config:
         key = f"{config['pooling_strategy']} {config.get('activation_function', 'relu')}"
-        names = _SPLADE.get(key, key)
+        names = next((mode for mode, activation in _SPLADE.items() if key == f"max {activation}"), key)
     if names is None:
         names = [mode for key, mode in POOLING_KEYS.items() if config.field(key, bool, None)]
     names = [names] if isinstance(names, str) else names or ["mean"]
@@ -108,8 +108,7 @@ def _pooling_arguments(config: JsonObject) -> dict[str, Any]:
 
 def _pooling_settings(module: Pooling, input_dims: Mapping[nn.Module, int]) -> dict[str, Any]:
     if module.is_sparse:
-        activation = next(key[4:] for key, mode in _SPLADE.items() if mode == module.modes[0])
-        return {"pooling_strategy": "max", "activation_function": activation}
+        return {"pooling_strategy": "max", "activation_function": _SPLADE[module.modes[0]]}
     # The flags express neither an order nor registered modes. The list is read since sentence-transformers 5.4.
     in_order_of_flags = [mode for mode in POOLING_KEYS.values() if mode in module.modes]
     foreign_names = {mode: name for name, mode in POOLING_NAMES.items()}

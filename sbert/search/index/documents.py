@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from sbert.search.index.bm25 import terms_of
 from sbert.storage.atomic import replacing
 from sbert.storage.files import UnreadableError
 from sbert.storage.folders import check_own, find_foreign
@@ -130,37 +129,13 @@ class Documents:
         except sqlite3.DatabaseError as error:
             raise self._explain(error) from error
 
-    def convert(self) -> bool:
-        """Whether the database was one of version 1 or 2, without terms or sparse vectors; then it is of this one."""
-        with self.transaction():
-            if self.about()["version"] == _VERSION:
-                return False
-        with self.transaction("IMMEDIATE"):
-            about, numbers, execute = self.about(), dict[str, int](), self._connection.execute
-            if about["version"] == _VERSION:  # Another process was first.
-                return False
-            about["checksum"] = 0
-            execute("ALTER TABLE documents RENAME TO earlier")
-            for statement in (*(f"DROP TABLE IF EXISTS {name}" for name in ("terms", "removals")), *_TABLES):
-                execute(statement)
-            for row, *fields, text, _ in map(self._check, execute("SELECT * FROM earlier ORDER BY row")):
-                words = terms_of(text.decode("utf-8", "surrogatepass"), about["language"])
-                terms = np.array([numbers.setdefault(word, len(numbers)) for word in words], "<i4").tobytes()
-                fields = [*fields[:4], terms, b"", text]
-                crc = document_checksum(row, *fields)
-                execute(_INSERT, (row, *fields, crc))
-                about["checksum"] += crc
-            execute("DROP TABLE earlier")
-            self.write({**about, "next_term": len(numbers)}, [], [], (numbers, ()))
-        return True
-
     def about(self) -> dict[str, Any]:
         """What the database says about itself."""
         content, crc = self._connection.execute("SELECT content, crc FROM about").fetchone() or (None, 0)
         if not isinstance(content, bytes) or document_checksum(0, content) != crc:
             raise self.damage("its description is not what was written")
         about: dict[str, Any] = json.loads(content)
-        if about["format"] != _FORMAT or about["version"] not in range(1, _VERSION + 1):
+        if about["format"] != _FORMAT or about["version"] != _VERSION:
             raise self.damage(f"it is of version {about['version']}, and this library reads {_VERSION}")
         return about
 

@@ -51,9 +51,9 @@ class SparseIndex(InvertedIndex):
 
         Raises:
             TypeError: As of ``Index.add``.
-            ValueError: As of ``Index.add``.
+            ValueError: As of ``Index.add``, but values are not checked.
         """
-        matrix = self._check("vectors", vectors)
+        matrix = self._check(vectors)
         new = self._ids.new_ids(ids, matrix.shape[0])
         texts = len(self._ids) + np.repeat(np.arange(len(new)), np.diff(matrix.indptr))
         self._postings.append(matrix.indices, texts, matrix.data.astype(np.float32))
@@ -72,16 +72,15 @@ class SparseIndex(InvertedIndex):
             queries: (queries, dim), or (dim,) for one query. Each output: (queries, min(top_k, size of the index)).
 
         Raises:
-            ValueError: If the dimensions differ, or a value is NaN or infinite.
+            ValueError: If the dimensions differ.
         """
-        return self._search([*map(dict, top_dims(self._check("queries", queries)))], top_k)
+        return self._search([*map(dict, top_dims(self._check(queries)))], top_k)
 
-    def _check(self, name: str, vectors: Any) -> Any:
+    def _check(self, vectors: Any) -> Any:
         """The vectors as CSR."""
         matrix = csr(vectors)
-        if self.dim not in (None, matrix.shape[1]) or not np.isfinite(matrix.data).all():
-            what = f"the {name} have dim {matrix.shape[1]}, the index {self.dim}; or a value is not finite"
-            raise ValueError(f"{what}; encode both with one model")
+        if self.dim not in (None, matrix.shape[1]):
+            raise ValueError(f"dim {matrix.shape[1]} is not the index's {self.dim}; encode both with one model")
         return matrix
 
 
@@ -101,8 +100,8 @@ def max_of_passages(passages: Any, documents: npt.NDArray[np.int64], count: int)
     """
     dim = passages.shape[1]
     keys = np.repeat(documents, np.diff(passages.indptr)) * dim + passages.indices
-    unique, places = np.unique(keys, return_inverse=True)
+    unique, positions = np.unique(keys, return_inverse=True)
     result = np.zeros(len(unique), VALUES)
     result["dim"] = unique % dim
-    np.maximum.at(result["value"], places, passages.data)
+    np.maximum.at(result["value"], positions, passages.data)
     return [part.tobytes() for part in np.split(result, unique.searchsorted(np.arange(1, count) * dim))]
