@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from transformers import BertConfig, BertForMaskedLM
 
 from sbert import Pooling, SentenceEncoder, Transformer
 from sbert.training import GradientBuckets, Ranks, Signature, TrainingBatch, backward
@@ -21,6 +22,8 @@ from tests.training.helpers import run_two_ranks
 # tests/training/test_cross_encoders.py.
 LOSSES = [*{(row.name.split("-")[0], row.columns, row.labels): row for row in ALL if row.dim is None}.values()]
 
+SPARSE = [row for row in ALL if row.name.startswith("SpladeLoss")]  # Of a sparse encoder, too.
+
 BATCH = 6
 # Chunks so small that a batch makes several, and a chunk of one text is among them.
 CHUNK = 24
@@ -31,6 +34,18 @@ def encoder() -> SentenceEncoder:
     """A BERT of one layer in float64, with dropout in training mode."""
     transformer = Transformer(small.bert_model(layers=1), small.wrapped(small.wordpiece(), 64))
     return SentenceEncoder(transformer, Pooling("mean")).double().eval()
+
+
+@functools.cache
+def sparse_encoder() -> SentenceEncoder:
+    """A BERT of two layers with the head of a language model."""
+    network = BertForMaskedLM(BertConfig(vocab_size=len(small.wrapped(small.wordpiece(), 64)), **small.SHAPE))
+    network.tie_weights()
+    transformer = Transformer(small.randomized(network), small.wrapped(small.wordpiece(), 64))
+    return SentenceEncoder(transformer, Pooling("splade")).double().eval()
+
+
+CASES = [*((row, encoder) for row in LOSSES), *((row, sparse_encoder) for row in SPARSE)]
 
 
 def texts(columns: int) -> list[tuple[str, ...]]:
@@ -92,14 +107,14 @@ def test_cached_is_the_same_with_dropout(row: Row) -> None:
 def from_two_ranks(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     """Of all losses, in one start of two processes; the first writes what came out."""
     path = tmp_path_factory.mktemp("ranks") / "found.pt"
-    encoder()  # Made once, with what it imports.
+    encoder(), sparse_encoder()  # Made once, with what they import.
 
     def work(rank: int) -> None:
         ranks = Ranks.join()
         assert ranks == Ranks(rank, 2)
         found = [
-            [gradients(row, encoder(), chunk_tokens=CHUNK, cached=cached, ranks=ranks) for cached in (False, True)]
-            for row in LOSSES
+            [gradients(row, make(), chunk_tokens=CHUNK, cached=cached, ranks=ranks) for cached in (False, True)]
+            for row, make in CASES
         ]
         if rank == 0:
             torch.save(found, path)
@@ -109,14 +124,14 @@ def from_two_ranks(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     return found
 
 
-@pytest.mark.parametrize("number", range(len(LOSSES)), ids=[str(row) for row in LOSSES])
+@pytest.mark.parametrize("number", range(len(CASES)), ids=[f"{row}-{make.__name__}" for row, make in CASES])
 def test_plain_deduplicated_cached_and_two_ranks_are_the_same(number: int, from_two_ranks: list[Any]) -> None:
     """Plain: no text is shared, and all are in one chunk. Nothing but two processes shows what ranks exchange."""
-    row = LOSSES[number]
-    plain = gradients(row, encoder(), deduplicate=False, chunk_tokens=10_000)
+    row, make = CASES[number]
+    plain = gradients(row, make(), deduplicate=False, chunk_tokens=10_000)
     assert plain[1].abs().max() > 1e-4
     for options in ({"chunk_tokens": 10_000}, {"chunk_tokens": CHUNK}, {"chunk_tokens": CHUNK, "cached": True}):
-        same(gradients(row, encoder(), **options), plain)
+        same(gradients(row, make(), **options), plain)
     for result in from_two_ranks[number]:
         same(result, plain)
 

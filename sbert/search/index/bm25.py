@@ -134,7 +134,7 @@ class Postings:
             mean = self._lengths.sum() / max(self._remaining, 1)
             self._norms = (_K1 * (1 - _B + _B * lengths / mean)).astype(np.float32)
         texts, times = self._times.scores(self._number_of(term))
-        values: npt.NDArray[np.float32] = times / (times + self._norms[texts])
+        values: Any = times / (times + self._norms[texts])
         having = len(texts) if self._remaining == len(self._texts) else np.count_nonzero(values)
         values *= np.float32(np.log1p((self._remaining - having + 0.5) / (having + 0.5)))
         return texts, values
