@@ -31,7 +31,6 @@ def run(arguments: argparse.Namespace) -> None:
         "dim": model.get_sentence_embedding_dimension(),
         "max_seq_length": model.max_seq_length,
         **({"tokenizer": note} if note else {}),
-        "vectors": "sparse" if model.is_sparse else "dense",
         "similarity": model.similarity_fn_name,
         "language": model.language,
         "prompts": model.prompts,

@@ -25,7 +25,7 @@ from typing import Any
 
 from sbert.inputs.arguments import publish
 from sbert.integrations.sentence_transformers import util
-from sbert.integrations.sentence_transformers.encoders import CrossEncoder, SentenceTransformer
+from sbert.integrations.sentence_transformers.encoders import CrossEncoder, SentenceTransformer, SparseEncoder
 from sbert.integrations.sentence_transformers.forms import ModelCardData, SimilarityFunction
 from sbert.integrations.sentence_transformers.readers import InputExample, SentencesDataset
 from sbert.integrations.sentence_transformers.training import (
@@ -48,6 +48,7 @@ __all__ = [
     "SentenceTransformerTrainingArguments",
     "SentencesDataset",
     "SimilarityFunction",
+    "SparseEncoder",
     "install",
     "mine_hard_negatives",
     "quantize_embeddings",
