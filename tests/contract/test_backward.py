@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from transformers import BertConfig, BertForMaskedLM
 
 from sbert import Pooling, SentenceEncoder, Transformer
 from sbert.training import GradientBuckets, Ranks, Signature, TrainingBatch, backward
 from tests import small
 from tests.contract.losses import LOSSES as ALL
 from tests.contract.losses import Row
+from tests.modules.test_splade import model_of
 from tests.training.helpers import run_two_ranks
 
 # One of each loss, its columns and labels: other settings change its formula alone. Those of one score are compared in
@@ -36,16 +36,7 @@ def encoder() -> SentenceEncoder:
     return SentenceEncoder(transformer, Pooling("mean")).double().eval()
 
 
-@functools.cache
-def sparse_encoder() -> SentenceEncoder:
-    """A BERT of two layers with the head of a language model."""
-    network = BertForMaskedLM(BertConfig(vocab_size=len(small.wrapped(small.wordpiece(), 64)), **small.SHAPE))
-    network.tie_weights()
-    transformer = Transformer(small.randomized(network), small.wrapped(small.wordpiece(), 64))
-    return SentenceEncoder(transformer, Pooling("splade")).double().eval()
-
-
-CASES = [*((row, encoder) for row in LOSSES), *((row, sparse_encoder) for row in SPARSE)]
+CASES = [*((row, encoder) for row in LOSSES), *((row, model_of) for row in SPARSE)]
 
 
 def texts(columns: int) -> list[tuple[str, ...]]:
@@ -107,7 +98,7 @@ def test_cached_is_the_same_with_dropout(row: Row) -> None:
 def from_two_ranks(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     """Of all losses, in one start of two processes; the first writes what came out."""
     path = tmp_path_factory.mktemp("ranks") / "found.pt"
-    encoder(), sparse_encoder()  # Made once, with what they import.
+    encoder()  # Made once, with what it imports.
 
     def work(rank: int) -> None:
         ranks = Ranks.join()
