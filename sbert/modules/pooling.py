@@ -13,7 +13,7 @@ from sbert.functional import accumulation_dtype, segment_sum
 from sbert.inputs.arguments import known_arguments
 from sbert.modules.registry import check_free
 
-# Tokens whose logits are computed at once: 30 MB of a vocabulary of 30,000 words.
+# Tokens whose logits are computed at a time, at most, unless one row has more: 30 MB of a vocabulary of 30,000 words.
 _TOKENS = 256
 _Function = TypeVar("_Function", bound=Callable[[TokenEmbeddings], Tensor])
 
@@ -49,14 +49,16 @@ def _splade(tokens: TokenEmbeddings) -> Tensor:
     if tokens.head is None:
         largest = _max(tokens)
     else:
+        lengths = [length for rows, length in tokens.groups for _ in range(rows)]
+        step = max(1, _TOKENS // max(1, tokens.longest))
+        blocks = [lengths[start : start + step] for start in range(0, len(lengths), step)]
         parts = []
-        runs = torch.split(tokens.values, [rows * length for rows, length in tokens.groups])
-        for (_, length), states in zip(tokens.groups, runs, strict=True):
-            for part in torch.split(states, max(1, _TOKENS // length) * length):
-                logits = tokens.head(part).unflatten(0, (-1, length))  # (rows, tokens per row, vocabulary)
-                # Autograd keeps the logits for the gradient of amax, but not for that of max.
-                parts.append(logits.max(1).values if logits.requires_grad else logits.amax(1))
-        largest = torch.cat(parts or [tokens.head(tokens.values)])
+        for sizes, states in zip(blocks, torch.split(tokens.values, list(map(sum, blocks))), strict=True):
+            # x: (tokens of a row, vocabulary). Autograd keeps the logits for the gradient of amax, but not for that of max.
+            parts += [
+                x.max(0).values if x.requires_grad else x.amax(0) for x in torch.split(tokens.head(states), sizes)
+            ]
+        largest = torch.stack(parts) if parts else tokens.head(tokens.values)
         zeros = largest.new_zeros(tokens.rows, largest.shape[1])  # Of rows without tokens.
         largest = zeros.index_copy(0, tokens.lengths.nonzero()[:, 0], largest)
     return largest.to(accumulation_dtype(largest.dtype)).relu().log1p()

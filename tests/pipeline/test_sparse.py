@@ -38,10 +38,10 @@ def test_forms_of_the_result(model: SentenceEncoder, dense: Any) -> None:
     assert vectors.has_canonical_format
     assert vectors.nnz == np.count_nonzero(dense)
     np.testing.assert_allclose(vectors.toarray(), dense, rtol=1e-5, atol=1e-6)
-    tensor = model.encode(TEXTS, convert_to_tensor=True)
+    tensor = model.encode(TEXTS, convert_to_tensor=True, batch_size=3)
     assert tensor.is_sparse
     assert np.array_equal(tensor.to_dense().numpy(), vectors.toarray())
-    listed: Any = model.encode(TEXTS, convert_to_numpy=False)
+    listed: Any = model.encode(TEXTS, convert_to_numpy=False, batch_size=3)
     assert np.array_equal(np.stack([vector.to_dense().numpy() for vector in listed]), vectors.toarray())
     np.testing.assert_allclose(model.encode(TEXTS[1]).toarray(), dense[1:2], rtol=1e-5, atol=1e-6)
     assert model.encode(TEXTS[1], convert_to_tensor=True).shape == dense[1].shape
