@@ -54,10 +54,8 @@ def _splade(tokens: TokenEmbeddings) -> Tensor:
         blocks = [lengths[start : start + step] for start in range(0, len(lengths), step)]
         parts = []
         for sizes, states in zip(blocks, torch.split(tokens.values, list(map(sum, blocks))), strict=True):
-            # x: (tokens of a row, vocabulary). Autograd keeps the logits for the gradient of amax, but not for that of max.
-            parts += [
-                x.max(0).values if x.requires_grad else x.amax(0) for x in torch.split(tokens.head(states), sizes)
-            ]
+            # Of each x, (tokens of the row, vocabulary); autograd would keep it for the gradient of amax.
+            parts += [x.max(0).values if x.requires_grad else x.amax(0) for x in tokens.head(states).split(sizes)]
         largest = torch.stack(parts) if parts else tokens.head(tokens.values)
         zeros = largest.new_zeros(tokens.rows, largest.shape[1])  # Of rows without tokens.
         largest = zeros.index_copy(0, tokens.lengths.nonzero()[:, 0], largest)
