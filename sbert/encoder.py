@@ -485,9 +485,9 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
         Example:
             >>> from sbert import Pooling, SentenceEncoder, Transformer
             >>> model = SentenceEncoder(Transformer("sbert-mini", head="new"), Pooling("splade"))
-            >>> [[word, weight]] = model.decode(model.encode("A cat sleeps."), top=1)[0]
-            >>> word
-            'sleeps'
+            >>> [words] = model.decode(model.encode("A cat sleeps."), top=2)
+            >>> sorted(word for word, weight in words)
+            ['cat', 'sleeps']
         """
         word = self.tokenizer.convert_ids_to_tokens
         return [[(word(dim), weight) for dim, weight in row] for row in top_dims(vectors, top)]

@@ -92,8 +92,8 @@ class SparseStaticEmbedding(StaticEmbedding):
         >>> documents = Transformer("sbert-mini", head="new")
         >>> queries = SparseStaticEmbedding(documents.tokenizer, torch.ones(documents.vocab_size))
         >>> model = SentenceEncoder(Router({"query": [queries], "document": [documents, Pooling("splade")]}))
-        >>> model.decode(model.encode_query("Red foxes"))
-        [[('red', 1.0), ('foxes', 1.0)]]
+        >>> model.decode(model.encode_query("Red red fox"))
+        [[('red', 1.0), ('fox', 1.0)]]
     """
 
     is_sparse: bool = True
