@@ -84,7 +84,7 @@ def compare(index: HybridIndex, models: Any, texts: list[str], ids: list[int]) -
     ):
         index_of.add(model.encode_document(texts) if model else texts, ids)
         hits[by] = index_of.search(model.encode_query(QUERIES) if model else QUERIES, 50)
-    hits["hybrid"] = fuse(*hits.values(), top_k=50, method="weighted", weights=(0.3, 0.4, 0.3))
+    hits["hybrid"] = fuse(*hits.values(), top_k=50, method="weighted", weights=(0.5, 0.3, 0.2))
     for by, found in hits.items():
         for results, row, names in zip(index.search(QUERIES, 50, by=by), found.scores, found.ids, strict=True):
             chosen = row != 0 if by in ("lexical", "sparse") else np.ones(len(row), bool)

@@ -276,7 +276,7 @@ class HybridIndex:
             top_k: Maximum number of documents per query.
             by: ``"lexical"`` as ``BM25``, without documents that have none of the words; ``"dense"`` as ``Index``;
                 ``"sparse"`` as ``SparseIndex``, likewise; ``"hybrid"``: the 1,000 best of each, fused with
-                ``method="weighted"`` and the weights 0.6 and 0.4, or 0.3, 0.4 and 0.3.
+                ``method="weighted"`` and the weights 0.6 and 0.4, or 0.5, 0.3 and 0.2.
             where: Which documents are searched: a dict of fields of the metadata, each with a value, a set of values,
                 or a dict of operators, as in the guide to search; or a function of the metadata that returns a
                 bool and changes nothing. Scores of BM25 do not depend on it.
