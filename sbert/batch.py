@@ -221,9 +221,9 @@ class TokenBatch(Ragged):
         prompt = None if prompt_tokens is None else lengths.clamp(max=prompt_tokens)
         return cls(ids, offsets, max(map(len, rows), default=0), prompt)
 
-    def embeddings(self, values: Tensor) -> TokenEmbeddings:
-        """Combine token vectors, (tokens, dim), with the row structure of this batch."""
-        tokens = TokenEmbeddings(values, self.offsets, self.longest, self.prompt_tokens)
+    def embeddings(self, values: Tensor, head: Any = None) -> TokenEmbeddings:
+        """Combine token vectors, (tokens, dim), with the row structure of this batch, and a language model's head."""
+        tokens = TokenEmbeddings(values, self.offsets, self.longest, self.prompt_tokens, head=head)
         known = _OF_ROWS & vars(self).keys()
         vars(tokens).update(zip(known, map(vars(self).get, known), strict=True))
         return tokens
@@ -235,6 +235,8 @@ class TokenEmbeddings(Ragged):
 
     Args:
         skipped: Number of leading tokens removed from each row; None if none were removed.
+        head: Maps vectors to the logits of a language model, (tokens, dim) to (tokens, vocabulary), if the model has
+            such a head: ``Pooling("splade")`` calls it for some tokens at a time.
 
     Shape:
         values: (tokens, dim). offsets: (rows + 1,). prompt_tokens, skipped: (rows,).
@@ -248,6 +250,7 @@ class TokenEmbeddings(Ragged):
     """
 
     skipped: Tensor | None = None
+    head: Any = None
 
     def without_prompt(self) -> TokenEmbeddings:
         """The tokens after the prompt of each row."""
@@ -258,4 +261,4 @@ class TokenEmbeddings(Ragged):
         moved = self.offsets[:-1] + self.prompt_tokens - offsets[:-1]  # (rows,)
         positions = torch.arange(tokens, device=offsets.device)
         positions = positions + moved.repeat_interleave(offsets.diff(), output_size=tokens)  # (tokens,)
-        return TokenEmbeddings(self.values[positions], offsets, longest, skipped=self.prompt_tokens)
+        return TokenEmbeddings(self.values[positions], offsets, longest, skipped=self.prompt_tokens, head=self.head)

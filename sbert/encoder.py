@@ -33,6 +33,7 @@ from sbert.pipeline.notebook import Table
 from sbert.pipeline.results import Encoded, as_encode, convert
 from sbert.pipeline.run import Encoding, evaluating, output_dims, run_here
 from sbert.pipeline.settings import EncodeSettings
+from sbert.pipeline.sparse import convert_sparse, sparse_dot, top_dims
 from sbert.pipeline.tokenize import Tokens, tokenize
 from sbert.saving import verification
 from sbert.saving.encoder_folder import fit_together, read_folder, write_folder
@@ -62,7 +63,7 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
             are always float32.
         prompts: Texts to prepend to sentences, by name. Default: those of the folder.
         default_prompt_name: Name of the prompt that ``encode`` uses if it is given none.
-        similarity_fn_name: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``.
+        similarity_fn_name: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``; of sparse vectors, ``"dot"``.
         truncate_dim: Dimension to which each vector is truncated.
         revision: Branch, tag or commit on the hub.
         token: Access token for private models.
@@ -146,7 +147,10 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
                 module.backend = "plain"
         self.name_or_path: str = os.fspath(modules[0]) if isinstance(modules[0], (str, os.PathLike)) else ""
         set_up(self, prompts, default_prompt_name, (settings.prompts, settings.default_prompt_name))
-        self.similarity_fn_name = similarity_fn_name or settings.similarity_fn_name or "cosine"
+        default = settings.similarity_fn_name or ("dot" if self.is_sparse else "cosine")
+        self.similarity_fn_name = similarity_fn_name or default
+        # Of sparse vectors, the number of dimensions that remain, those of the greatest magnitude.
+        self.max_active_dims: int | None = settings.max_active_dims
         self.truncate_dim: int | None = settings.truncate_dim if truncate_dim is None else truncate_dim
         # As in the metadata of the card, such as "en"; None if it names none or several.
         self.language: str | None = settings.language
@@ -267,7 +271,15 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
 
     @similarity_fn_name.setter
     def similarity_fn_name(self, name: str) -> None:
+        if self.is_sparse and name != "dot":
+            raise ValueError(f"sparse vectors are compared by their dot product, not {name}; pass 'dot'")
         self._similarity_fn_name = check_similarity(name)
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether the vectors are sparse: a dimension is a word of the vocabulary, and most are 0."""
+        modules = [module for encoder in self.encoders for module in encoder._modules.values()]
+        return any(getattr(module, "is_sparse", False) for module in modules)
 
     def get_sentence_embedding_dimension(self) -> int:
         """Dimension of the vectors that ``encode`` returns."""
@@ -325,6 +337,7 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
         device: str | torch.device | Sequence[str | torch.device] | None = None,
         normalize_embeddings: bool = False,
         truncate_dim: int | None = None,
+        max_active_dims: int | None = None,
         on_truncate: str = "warn",
         pool: Pool | None = None,
         chunk_size: int | None = None,
@@ -366,6 +379,7 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
                 for a pool with a process for each during this call.
             normalize_embeddings: Scale each vector to length 1.
             truncate_dim: Dimension to which each vector is truncated. Default: that of the model.
+            max_active_dims: Number of dimensions of a sparse vector that remain. Default: that of the model.
             on_truncate: What to do if sentences exceed ``max_seq_length``: ``"warn"`` once with their number,
                 ``"ignore"``, or ``"error"``.
             pool: What ``pool`` of this model has returned: processes that share the sentences. Their vectors are those
@@ -375,7 +389,7 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
             out: Where to write vectors while reading, so that neither sentences nor vectors have to fit in memory: a
                 .npy file, or a .parquet file with the columns to keep of a ``sbert.data.Texts``. The result is a
                 read-only memory map of the .npy file, else a ``sbert.vector_files.VectorFiles``, which ``np.asarray``
-                reads.
+                reads. Of sparse vectors, a .npz file of SciPy, which is written at the end, and replaced.
             overwrite: With ``out``, whether to start from scratch in any case. By default, a call that was interrupted
                 goes on where it was, as the manifest beside the output says, a finished one changes nothing (the
                 sentences are read once more, to compare them), and an output of anything else is an error.
@@ -385,9 +399,11 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
             task: The route that the sentences take, in a model with a ``Router``. Default: its default route.
 
         Shape:
-            Output: (sentences, dim) float32; (dim,) for a single str; (0, dim) for none.
+            Output: (sentences, dim) float32; (dim,) for a single str; (0, dim) for none. Of a sparse encoder: a
+            ``scipy.sparse.csr_array``, (1, dim) for a single str, or a sparse tensor.
 
         Raises:
+            ImportError: If the vectors are sparse, an array is wanted, and SciPy is not installed.
             TypeError: If a sentence is not a str (the message names its row), or the input is a data frame (the
                 message names its columns).
             OSError: If the disk is full; the message says how to go on.
@@ -411,8 +427,10 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
             check_choice("output_value", output_value, ("sentence_embedding", "token_embeddings"))
             if precision != "float32" or normalize_embeddings or truncate_dim:
                 raise ValueError("token embeddings take no precision=, normalize_embeddings= and truncate_dim=")
-        if out is not None and (not as_array or single):
-            raise ValueError("out= takes the sentence embeddings of several sentences, as an array")
+        if out is not None and (not as_array or single or (self.is_sparse and (shard or Path(out).suffix != ".npz"))):
+            raise ValueError(
+                "out= takes the sentence embeddings of several sentences, as an array; sparse ones: a .npz"
+            )
         if out is None and (overwrite or shard is not None):
             raise ValueError("shard= and overwrite= are for files; pass out= as well")
         if pool is not None and device is not None:
@@ -427,12 +445,14 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
             precision,
             ranges,
             token_embeddings=output_value != "sentence_embedding",
+            sparse=self.is_sparse,
+            max_active_dims=self.max_active_dims if max_active_dims is None else max_active_dims,
         )
         with nullcontext(pool) if device is None else self.on_devices(device) as workers:
             model = self.route(task)
             job = Encoding(model, settings, None if workers is None else workers.devices[0], on_device=not as_array)
             execute = run_here if workers is None else workers.execute(model, chunk_size)
-            if out is not None:
+            if out is not None and not self.is_sparse:
                 from sbert.vector_files.write import write_vectors
 
                 return cast("Encoded", write_vectors(job, execute, sentences, out, overwrite, shard, show_progress_bar))
@@ -444,7 +464,33 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
                 job.settings = replace(settings, token_embeddings=False)
                 both = zip(vectors, encode_texts(job, texts, quiet=True, execute=execute), strict=True)
                 vectors = [{"token_embeddings": tokens, "sentence_embedding": vector} for tokens, vector in both]
+            elif settings.sparse and not settings.token_embeddings:
+                dim = model.get_sentence_embedding_dimension() if vectors == [] else model[0].vocab_size
+                return cast("Encoded", convert_sparse(vectors, dim, single, convert_to_numpy, convert_to_tensor, out))
         return cast("Encoded", convert(vectors, single, convert_to_numpy, convert_to_tensor))
+
+    def decode(self, vectors: Any, top: int = 10) -> list[list[tuple[str, float]]]:
+        """What sparse vectors say in words: those with the greatest weights.
+
+        Args:
+            vectors: What ``encode`` has returned.
+            top: Maximum number of words of each vector.
+
+        Shape:
+            vectors: (rows, vocabulary), or (vocabulary,) for one vector.
+
+        Returns:
+            For each vector a list of words with their weights, the greatest first.
+
+        Example:
+            >>> from sbert import Pooling, SentenceEncoder, Transformer
+            >>> model = SentenceEncoder(Transformer("sbert-mini", head="new"), Pooling("splade"))
+            >>> [words] = model.decode(model.encode("A cat sleeps."), top=2)
+            >>> sorted(word for word, weight in words)
+            ['cat', 'sleeps']
+        """
+        word = self.tokenizer.convert_ids_to_tokens
+        return [[(word(dim), weight) for dim, weight in row] for row in top_dims(vectors, top)]
 
     def compile(self, **options: Any) -> None:
         """Compile the transformer with ``torch.compile`` at the next call of ``encode``.
@@ -541,7 +587,7 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
             >>> model.similarity(one, two).shape
             (1, 1)
         """
-        return SIMILARITIES[self.similarity_fn_name]
+        return cast("Similarity", sparse_dot) if self.is_sparse else SIMILARITIES[self.similarity_fn_name]
 
     @property
     def similarity_pairwise(self) -> Similarity:

@@ -34,7 +34,7 @@ from sbert.backends.network import (
 from sbert.backends.packed import adopt
 from sbert.backends.padded import padded_arguments
 from sbert.backends.parity import probe_of
-from sbert.backends.state import explain, forward, materialize, padding_reason, scores
+from sbert.backends.state import explain, forward, head_logits, materialize, padding_reason, scores
 
 __all__ = [
     "ENGINES",
@@ -54,6 +54,7 @@ __all__ = [
     "forward",
     "has_hooks",
     "has_kernel",
+    "head_logits",
     "load_minimal_bert",
     "materialize",
     "materialize_tokenizer",

@@ -220,7 +220,7 @@ def _check_counts(values: dict[str, Any], path: Path) -> None:
 
 
 def load_network(
-    folder: Path, config: PretrainedConfig, dtype: torch.dtype, options: Mapping[str, Any]
+    folder: Path, config: PretrainedConfig, dtype: torch.dtype, options: Mapping[str, Any], with_head: bool = False
 ) -> PreTrainedModel:
     """The transformer in ``folder``; of an encoder-decoder, only the encoder.
 
@@ -229,6 +229,7 @@ def load_network(
         config: Configuration.
         dtype: Dtype of the weights.
         options: ``attn_implementation`` and ``quantization_config``, as transformers takes them.
+        with_head: Whether to load it as a masked language model, with its head.
 
     Raises:
         ValueError: If a file is damaged, or weights of the configuration are missing.
@@ -238,11 +239,23 @@ def load_network(
     if config.is_encoder_decoder and not has_class:
         reason = f"describes an encoder-decoder ({config.model_type}), whose encoder cannot be loaded alone"
         raise UnreadableError(folder / "config.json", reason, "use an encoder, or a T5-family model")
-    kind = import_from("AutoModelForTextEncoding" if has_class else "AutoModel")
-    model, missing = _read(kind, folder, config, dtype, options)
+    name = "AutoModelForMaskedLM" if with_head else "AutoModelForTextEncoding" if has_class else "AutoModel"
+    model, missing = _read(import_from(name), folder, config, dtype, options)
     # Token embeddings do not depend on the pooler of BERT, which many checkpoints lack.
     _refuse_missing(folder, [name for name in missing if not name.startswith("pooler.")])
     return model
+
+
+def with_new_head(network: Any) -> PreTrainedModel:
+    """A masked language model of a backbone and a new head: the identity, a norm and the table of token embeddings."""
+    with silence(), torch.random.fork_rng(devices=[]):
+        model: Any = import_from("AutoModelForMaskedLM").from_config(network.config).to(network.device, network.dtype)
+    setattr(model, model.base_model_prefix, network)
+    model.tie_weights()
+    for part in {*model.modules()} - {*network.modules(), model.get_output_embeddings()}:
+        if isinstance(part, torch.nn.Linear):
+            torch.nn.init.eye_(part.weight)
+    return model.eval()
 
 
 def rebuild_bert(values: dict[str, Any], weights: dict[str, Tensor], dtype: torch.dtype) -> PreTrainedModel:

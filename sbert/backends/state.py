@@ -209,7 +209,7 @@ def scores(model: Any, batch: TokenBatch, plain: bool = False) -> Tensor:
     all_have_tokens = sum(rows for rows, _ in batch.groups) == batch.rows  # Known on the host, without a wait.
     if plain or not all_have_tokens or has_hooks(model, modules=False) or not _reads_first_tokens(model):
         return Padded(model).scores(batch)
-    return _of_first(model, forward(model.base_model, batch)[batch.offsets[:-1]])
+    return head_logits(model, forward(model.base_model, batch)[batch.offsets[:-1]][:, None])
 
 
 def _reads_first_tokens(model: Any) -> bool:
@@ -221,7 +221,7 @@ def _reads_first_tokens(model: Any) -> bool:
             with torch.no_grad(), torch.autocast(batch.ids.device.type, enabled=False):
                 expected = Padded(copied).scores(batch)
                 first = Padded(copied.base_model).forward(batch)[batch.offsets[:-1]]
-                error = (_of_first(copied, first) - expected).norm()
+                error = (head_logits(copied, first[:, None]) - expected).norm()
             state.reads_first = bool(error <= parity_limit(expected.dtype, model.device) * expected.norm())
         except Exception as failure:
             if not is_failure(failure):
@@ -230,16 +230,20 @@ def _reads_first_tokens(model: Any) -> bool:
     return state.reads_first
 
 
-def _of_first(model: Any, first: Tensor) -> Tensor:
-    """The scores by the vectors of the first tokens. Shape: (rows, dim) to (rows, classes)."""
+def head_logits(model: Any, states: Tensor) -> Tensor:
+    """What the head of a model makes of the vectors of tokens: of a classifier, those of the first ones.
+
+    Shape:
+        states: (rows, tokens, dim). Output: (rows, classes), or (rows, tokens, vocabulary).
+    """
     # Already imported by the model.
     from transformers.modeling_outputs import BaseModelOutputWithPooling
 
-    states, pooler = first[:, None], getattr(model.base_model, "pooler", None)
+    pooler = getattr(model.base_model, "pooler", None)
     pooled = None if pooler is None else pooler(states)
     output = BaseModelOutputWithPooling(last_hidden_state=states, pooler_output=pooled)
     head, backbone = copy.copy(model), nn.Module()  # The same modules, but in the place of the backbone its output.
     vars(backbone)["forward"] = lambda *_, **__: output
     vars(head)["_modules"] = {**model._modules, model.base_model_prefix: backbone}
-    logits: Tensor = head(input_ids=torch.zeros(len(first), 1, dtype=torch.int64, device=first.device)).logits
+    logits: Tensor = head(input_ids=torch.zeros(states.shape[:2], dtype=torch.int64, device=states.device)).logits
     return logits

@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     add = parser.add_argument
     add("words", nargs="*", metavar="[MODEL] FILE", help=f"a model ({OWN}); then files, folders: {INPUT}")
-    add("-o", "--output", required=True, help="FILE.npy or FILE.parquet")
+    add("-o", "--output", required=True, help="FILE.npy or FILE.parquet; of sparse vectors, FILE.npz")
     add_options(parser, *SOURCES, "--overwrite", "--quiet")
     add("--keep", type=names, default=[], metavar="NAMES", help="columns to copy to Parquet (a line is: text)")
     add("--prompt", metavar="TEXT", help="text inserted before each text")
@@ -90,7 +90,7 @@ def _encode(arguments: argparse.Namespace, inputs: list[str]) -> None:
     options: dict[str, Any] = {name: getattr(arguments, name) for name in _OPTIONS}
     options |= {"out": arguments.output, "shard": arguments.shard}
     vectors = load_by_options(arguments).encode(texts, show_progress_bar=progress(arguments), **options)
-    if not len(vectors) and arguments.shard is None:
+    if not vectors.shape[0] and arguments.shard is None:
         warnings.warn(f"{inputs[0]} contains no texts, so {arguments.output} contains no vectors", stacklevel=2)
     if not arguments.quiet:
         shard = "" if arguments.shard is None else ", shard {}/{}".format(*arguments.shard)

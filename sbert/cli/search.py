@@ -87,7 +87,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _hits(arguments: argparse.Namespace, queries: list[str], texts: list[str]) -> Hits:
     """The scores and the indices of the best texts of each query."""
-    from sbert.search import BM25, fuse, semantic_search
+    from sbert.search import BM25, SparseIndex, fuse, semantic_search
     from sbert.search.index.bm25 import choose_language
     from sbert.search.index.fusion import CANDIDATES, WEIGHTS
 
@@ -97,15 +97,20 @@ def _hits(arguments: argparse.Namespace, queries: list[str], texts: list[str]) -
     kinds = ",".join(sorted({device.type for device in getattr(model, "devices", [model.device])}))
     settings = name, arguments.dtype, kinds, arguments.column, arguments.format
     path = None if arguments.no_cache else _cache_path(arguments.texts, *settings)
-    documents = _encode_documents(model, texts, path, progress(arguments))
+    documents = _encode_documents(model, texts, None if model.is_sparse else path, progress(arguments))
     query_vectors = model.encode_query(queries, show_progress_bar=False)
     top_k = max(arguments.top_k, CANDIDATES) if arguments.hybrid else arguments.top_k
-    dense = semantic_search(query_vectors, documents, top_k, similarity=model.similarity_fn_name)
+    if model.is_sparse:
+        index = SparseIndex()
+        index.add(documents)
+        dense = index.search(query_vectors, top_k)
+    else:
+        dense = semantic_search(query_vectors, documents, top_k, similarity=model.similarity_fn_name)
     if not arguments.hybrid:
         return dense
     bm25 = BM25(language=choose_language("auto", model))
     bm25.add(texts)
-    return fuse(bm25.search(queries, top_k), dense, top_k=arguments.top_k, method="weighted", weights=WEIGHTS)
+    return fuse(bm25.search(queries, top_k), dense, top_k=arguments.top_k, method="weighted", weights=WEIGHTS[2])
 
 
 def _cache_path(path: str, *settings: str | None) -> Path | None:

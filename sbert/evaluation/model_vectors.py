@@ -43,6 +43,7 @@ class ModelVectors:
             kind, remedy = type(model).__name__, "a SentenceEncoder, or any object with a method encode(list of str)"
             raise TypeError(f"the model is of type {kind}; pass {remedy}")
         self._model = model
+        self.is_sparse: bool = bool(getattr(model, "is_sparse", False))  # Whether most dimensions are 0.
         self.ranks: Ranks = ranks
         self.show_progress_bar: bool | None = show_progress_bar if ranks.first else False  # One bar: that of rank 0.
         # Keyword arguments for the model's methods; none for models of other libraries.
@@ -50,6 +51,10 @@ class ModelVectors:
         self._options: dict[str, Any] = {"show_progress_bar": self.show_progress_bar} if takes_bar else {}
         # For each kind and prompt, the row of each text in a table of vectors, and the table.
         self._cache: dict[tuple[str, str | None], tuple[dict[str, int], Floats]] = {}
+
+    def choose_similarity(self, name: str | None) -> str:
+        """A similarity; by default the cosine, or the dot product of sparse vectors."""
+        return name or ("dot" if self.is_sparse else "cosine")
 
     @property
     def is_cross_encoder(self) -> bool:
@@ -137,7 +142,8 @@ def _to_array(values: Any) -> Floats:
     if isinstance(values, (list, tuple)) and values and isinstance(values[0], torch.Tensor):
         values = torch.stack(list(values))
     if isinstance(values, torch.Tensor):
-        values = values.detach().float().cpu().numpy()
+        values = values.detach().float().cpu().to_dense().numpy()
+    values = values.toarray() if hasattr(values, "toarray") else values  # Of SciPy.
     return np.asarray(values, np.float32)
 
 

@@ -62,7 +62,7 @@ class NanoBEIRSuite(Evaluator):
         sets: Iterable[str] | None = None,
         *,
         rerank: int = 100,
-        similarity: str = "cosine",
+        similarity: str | None = None,
         query_prompt: str | dict[str, str] | None = None,
         document_prompt: str | dict[str, str] | None = None,
         **at: Sequence[int],

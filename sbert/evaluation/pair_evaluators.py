@@ -356,7 +356,7 @@ def score_candidates(
     vectors: ModelVectors,
     queries: Sequence[str],
     candidates: Sequence[Sequence[str]],
-    similarity: str,
+    similarity: str | None,
     prompts: tuple[str | None, str | None],
 ) -> list[Floats]:
     """The similarities of each query and its own candidates; for a cross-encoder, its scores.
@@ -371,4 +371,5 @@ def score_candidates(
     asked = vectors(queries, "query", prompts[0])  # (queries, dim)
     vectors(texts, "document", prompts[1])  # One call that encodes all texts; later calls read those of one query.
     documents = (vectors(listed, "document", prompts[1]) for listed in candidates)
-    return [SIMILARITIES[similarity](*pair)[0] for pair in zip(asked, documents, strict=True)]
+    compare = SIMILARITIES[vectors.choose_similarity(similarity)]
+    return [compare(*pair)[0] for pair in zip(asked, documents, strict=True)]

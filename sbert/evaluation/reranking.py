@@ -32,7 +32,7 @@ class RerankingEvaluator(Evaluator):
             ``documents`` in place of ``negative``; the same in all samples. Of ``documents``, one that is listed twice
             counts once.
         k: Number of results that MRR and nDCG use.
-        similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``.
+        similarity: As in ``RetrievalEvaluator``.
         query_prompt: The prompt before every query, instead of the model's prompt for queries: the name of a prompt,
             a text, or ``""`` for none.
         document_prompt: The prompt before every candidate, instead of the model's prompt for documents.
@@ -59,7 +59,7 @@ class RerankingEvaluator(Evaluator):
         self,
         samples: Iterable[Mapping[str, Any]],
         k: int = 10,
-        similarity: str = "cosine",
+        similarity: str | None = None,
         *,
         query_prompt: str | None = None,
         document_prompt: str | None = None,
@@ -86,7 +86,7 @@ class RerankingEvaluator(Evaluator):
                 self._grades.append([1.0] * len(positive) + [0.0] * len(further))
             self._candidates.append(candidates)
             self._relevant.append([1.0] * len(positive))
-        self._k, self._similarity = check_count("k", k), check_similarity(similarity)
+        self._k, self._similarity = check_count("k", k), similarity and check_similarity(similarity)
 
     def measure(self, vectors: ModelVectors) -> dict[str, float]:
         """MAP, MRR and nDCG; with the candidates of a retriever, the same of its own order, and its recall."""

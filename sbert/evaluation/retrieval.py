@@ -28,6 +28,9 @@ _METRICS: dict[str, Callable[[np.ndarray, int, np.ndarray], np.ndarray]] = {
     "map": ranking_metrics.average_precision_at,
 }
 
+# Numbers of a block of vectors: 256 MB.
+_NUMBERS = 1 << 26
+
 
 class RetrievalEvaluator(Evaluator):
     """Ranking metrics of a search for each query in a corpus of documents.
@@ -36,7 +39,8 @@ class RetrievalEvaluator(Evaluator):
     document among the first k), ``precision@k``, ``recall@k``, ``mrr@k`` and ``map@k``. Queries are encoded with the
     model's prompt for queries and documents with its prompt for documents, if it has these. Documents are encoded and
     compared in blocks, one block in memory at a time; a corpus of a single block is shared with other evaluators.
-    Documents with equal scores are ranked in the order of the corpus.
+    Documents with equal scores are ranked in the order of the corpus. Of sparse vectors, ``query_active_dims`` and
+    ``document_active_dims`` are the mean numbers of dimensions that are not 0.
 
     With ``candidates``, the model ranks only the first ``rerank`` candidates of each query, as a reranker after another
     search; it may then be a ``CrossEncoder``, too. A relevant document that is not among them counts as not found.
@@ -53,8 +57,9 @@ class RetrievalEvaluator(Evaluator):
         mrr_at: The values of k for MRR.
         ndcg_at: The values of k for nDCG.
         map_at: The values of k for MAP.
-        similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``.
-        block: Number of documents per block.
+        similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``. Default: the cosine; of sparse vectors,
+            the dot product.
+        block: Maximum number of documents per block; fewer if their vectors would not fit 256 MB.
         candidates: For each query id, the ids of the documents that another search found, best first.
         rerank: Number of candidates of each query that the model ranks.
         query_prompt: The prompt before every query, instead of the model's prompt for queries: the name of a prompt,
@@ -91,7 +96,7 @@ class RetrievalEvaluator(Evaluator):
         mrr_at: Sequence[int] = (10,),
         ndcg_at: Sequence[int] = (10,),
         map_at: Sequence[int] = (100,),
-        similarity: str = "cosine",
+        similarity: str | None = None,
         block: int = 50_000,
         candidates: Mapping[Any, Sequence[Any]] | None = None,
         rerank: int = 100,
@@ -121,12 +126,13 @@ class RetrievalEvaluator(Evaluator):
         at = (ndcg_at, accuracy_at, precision_recall_at, precision_recall_at, mrr_at, map_at)
         by_name = zip(_METRICS, at, strict=True)
         self._metrics = [(name, check_count(f"{name}_at", k)) for name, ks in by_name for k in ks]
-        self._block, self._similarity = check_count("block", block), check_similarity(similarity)
+        self._block, self._similarity = check_count("block", block), similarity and check_similarity(similarity)
 
     def measure(self, vectors: ModelVectors) -> dict[str, float]:
         """The metrics, each for its values of k."""
+        active: dict[str, float] = {}
         if self._candidates is None:
-            rankings = {"": self._search(vectors)}
+            rankings = {"": self._search(vectors, active)}
         else:
             rankings = {"": self._rerank(vectors, self._candidates), "base_": self._candidates}
         relevant = ranking_metrics.pad(graded.values() for graded in self._relevant)  # (queries, most relevant)
@@ -136,21 +142,27 @@ class RetrievalEvaluator(Evaluator):
             ranked = ranking_metrics.pad(grades)  # (queries, depth)
             for name, k in self._metrics:
                 metrics[f"{prefix}{name}@{k}"] = float(_METRICS[name](ranked, k, relevant).mean())
-        return metrics
+        return metrics | active
 
-    def _search(self, vectors: ModelVectors) -> list[list[int]]:
-        """The indices of the most similar documents for each query."""
+    def _search(self, vectors: ModelVectors, active: dict[str, float]) -> list[list[int]]:
+        """The indices of the most similar documents for each query; sets the means of active dimensions."""
         queries = vectors(self._queries, "query", self._prompts[0])  # (queries, dim)
-        encode = vectors if len(self._corpus) <= self._block else vectors.encode_uncached
+        block_size = max(1, min(self._block, _NUMBERS // queries.shape[1]))
+        encode = vectors if len(self._corpus) <= block_size else vectors.encode_uncached
         depth = max(k for _, k in self._metrics)
         scores, indices = np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), np.int64)
-        for start in range(0, len(self._corpus), self._block):
-            block = encode(self._corpus[start : start + self._block], "document", self._prompts[1])
-            new = semantic_search(queries, block, depth, similarity=self._similarity)
+        count = 0
+        for start in range(0, len(self._corpus), block_size):
+            block = encode(self._corpus[start : start + block_size], "document", self._prompts[1])
+            count += int(np.count_nonzero(block))
+            new = semantic_search(queries, block, depth, similarity=vectors.choose_similarity(self._similarity))
             scores = np.concatenate([scores, new.scores], 1)
             indices = np.concatenate([indices, new.indices + start], 1)
             order = np.argsort(-scores, axis=1, kind="stable")[:, :depth]  # Equal scores: earlier documents first.
             scores, indices = np.take_along_axis(scores, order, 1), np.take_along_axis(indices, order, 1)
+        if vectors.is_sparse:
+            active["query_active_dims"] = np.count_nonzero(queries) / len(queries)
+            active["document_active_dims"] = count / len(self._corpus)
         listed: list[list[int]] = indices.tolist()
         return listed
 

@@ -15,7 +15,7 @@
 | a query, documents and their grades, for a ``CrossEncoder`` | ``LambdaLoss``, ``RankNetLoss``, ``ListMLELoss`` |
 | the same with a teacher's scores | ``ListNetLoss``, ``ScoreMarginMSELoss`` |
 | the same with the relevant document first, and negatives in the batch | ``LocalizedContrastiveLoss`` |
-| any of these, around another loss | ``MatryoshkaLoss``, ``WeightedSum`` |
+| any of these, around another loss | ``MatryoshkaLoss``, ``WeightedSum``; for sparse vectors, ``SpladeLoss`` |
 
 A loss never sees the model; the trainer does. The names of its parameters are those of the data's columns.
 
@@ -47,7 +47,7 @@ from sbert.losses.pair_losses import (
 )
 from sbert.losses.ranking import ContrastiveTensionLoss, MegaBatchMarginLoss, MultipleNegativesRankingLoss
 from sbert.losses.score_losses import BinaryCrossEntropyLoss, CrossEntropyLoss, SquaredErrorLoss
-from sbert.losses.wrappers import MatryoshkaLoss, WeightedSum
+from sbert.losses.wrappers import MatryoshkaLoss, SpladeLoss, WeightedSum
 
 __all__ = [
     "AnglELoss",
@@ -76,6 +76,7 @@ __all__ = [
     "RankNetLoss",
     "ScoreMarginMSELoss",
     "SoftmaxLoss",
+    "SpladeLoss",
     "SquaredErrorLoss",
     "TripletLoss",
     "WeightedSum",

@@ -1,4 +1,4 @@
-"""Losses that combine other losses: MatryoshkaLoss, WeightedSum."""
+"""Losses that combine other losses: MatryoshkaLoss, SpladeLoss, WeightedSum."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sbert.losses.checks import Data, check_columns, run_check
+from sbert.inputs.arguments import check_choice
+from sbert.losses.checks import Data, check_columns, check_margin, run_check
 from sbert.losses.module import LossModule, sum_parts
 from sbert.losses.signature import Loss, Signature
 
@@ -112,6 +113,71 @@ class MatryoshkaLoss(_Combination):
                 passed["labels"] = vectors[..., :dim]
             values.append(weight * sum_parts(self.losses[0](*(column[:, :dim] for column in columns), **passed)))
         return torch.stack(values).sum()
+
+
+class SpladeLoss(_Combination):
+    """A loss of sparse vectors, and terms that make them sparse: for queries, the first column, and for documents.
+
+        loss = loss(columns) + s (queries R(q) + documents R(d))
+
+        flops: R(a) = sum_j (mean_i |a_ij|)^2        l1: R(a) = mean_i sum_j |a_ij|
+
+    The factor s grows quadratically from 0 to 1 during the warmup of a training, and then stays 1: vectors that are
+    sparse before they are good do not become good.
+
+    Args:
+        loss: A loss module, or a function of columns, such as ``MarginMSELoss()``, whose similarity is ``"dot"``.
+        documents: Weight of the term of all columns but the first; of one column, both terms are of that.
+        queries: Weight of the term of the first column; 0 for queries without weights to train.
+        kind: R, ``"flops"`` or ``"l1"``.
+        warmup: The part of all steps in which s grows.
+
+    Shape:
+        Each column: (rows, dim). labels, texts, guide and row data: as the loss takes them. Output: scalar.
+
+    Raises:
+        ValueError: If a setting is unknown, negative or not finite.
+        TypeError: If the loss is not callable, or does not take an extra that was passed.
+
+    References:
+        Formal et al., 2021, SPLADE v2, section 3. https://arxiv.org/abs/2109.10086
+        Paria et al., 2020, section 3 (flops). https://arxiv.org/abs/2004.05665
+
+    Example:
+        >>> import torch
+        >>> from sbert.losses import MultipleNegativesRankingLoss, SpladeLoss
+        >>> ranking = MultipleNegativesRankingLoss(temperature=1.0, similarity="dot")
+        >>> loss = SpladeLoss(ranking, documents=0.1, queries=0.2)
+        >>> loss(torch.eye(2), torch.eye(2)) - ranking(torch.eye(2), torch.eye(2))
+        tensor(0.1500)
+    """
+
+    def __init__(
+        self, loss: Loss, documents: float = 3e-3, queries: float = 5e-3, kind: str = "flops", warmup: float = 1 / 3
+    ) -> None:
+        super().__init__([loss], None, 1)
+        check_choice("kind", kind, ("flops", "l1"))
+        self.kind: str = kind
+        self.documents: float = check_margin(documents, "documents")
+        self.queries: float = check_margin(queries, "queries")
+        self.warmup: float = check_margin(warmup, "warmup")
+        self._factor = 1.0
+
+    def start_step(self, step: int, total: int) -> None:
+        """Set the factor s; the trainer calls this before each step, on all processes."""
+        self._factor = min(1.0, (step + 1) / max(1.0, self.warmup * total)) ** 2
+
+    def forward(self, *columns: Tensor, **extras: Any) -> Tensor:
+        queries, *documents = check_columns(self, *columns)
+        value: Tensor = sum_parts(self.losses[0](*columns, **self._select_extras(extras)))
+        terms = self.queries * self._measure(queries) + self.documents * self._measure(
+            torch.cat(documents or [queries])
+        )
+        return value + self._factor * terms
+
+    def _measure(self, vectors: Tensor) -> Tensor:
+        means = vectors.abs().mean(0)  # (dim,)
+        return (means.square() if self.kind == "flops" else means).sum()
 
 
 class WeightedSum(_Combination):

@@ -4,6 +4,7 @@
 |---|---|
 | ``Transformer``, ``WordEmbeddings`` | texts → token vectors |
 | ``StaticEmbedding`` | texts → vectors, the mean of the tokens' own |
+| ``SparseStaticEmbedding`` | texts → sparse vectors, a weight for each word |
 | ``LSTM`` | token vectors → token vectors |
 | ``Pooling`` | token vectors → vectors |
 | ``Dense``, ``LayerNorm``, ``Dropout``, ``Normalize`` | vectors → vectors |
@@ -23,7 +24,7 @@ from sbert.modules.pooling import Pooling, register_pooling
 from sbert.modules.registry import BUILT_IN, register_module
 from sbert.modules.router import Router
 from sbert.modules.transformer import Transformer
-from sbert.modules.word_embeddings import StaticEmbedding, WordEmbeddings
+from sbert.modules.word_embeddings import SparseStaticEmbedding, StaticEmbedding, WordEmbeddings
 
 __all__ = [
     "Transformer",
@@ -35,6 +36,7 @@ __all__ = [
     "LSTM",
     "WordEmbeddings",
     "StaticEmbedding",
+    "SparseStaticEmbedding",
     "Router",
     "register_module",
     "register_pooling",

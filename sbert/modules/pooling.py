@@ -13,6 +13,8 @@ from sbert.functional import accumulation_dtype, segment_sum
 from sbert.inputs.arguments import known_arguments
 from sbert.modules.registry import check_free
 
+# Tokens whose logits are computed at a time, at most, unless one row has more: 30 MB of a vocabulary of 30,000 words.
+_TOKENS = 256
 _Function = TypeVar("_Function", bound=Callable[[TokenEmbeddings], Tensor])
 
 
@@ -42,6 +44,24 @@ def _max(tokens: TokenEmbeddings) -> Tensor:
     return values.amax(1).masked_fill(tokens.lengths[:, None] == 0, 0)
 
 
+def _splade(tokens: TokenEmbeddings) -> Tensor:
+    """The maximum comes first, as log(1 + relu(x)) grows with x. Logits are computed for some rows at a time."""
+    if tokens.head is None:
+        largest = _max(tokens)
+    else:
+        lengths = [length for rows, length in tokens.groups for _ in range(rows)]
+        step = max(1, _TOKENS // max(1, tokens.longest))
+        blocks = [lengths[start : start + step] for start in range(0, len(lengths), step)]
+        parts = []
+        for sizes, states in zip(blocks, torch.split(tokens.values, list(map(sum, blocks))), strict=True):
+            # Of each x, (tokens of the row, vocabulary); autograd would keep it for the gradient of amax.
+            parts += [x.max(0).values if x.requires_grad else x.amax(0) for x in tokens.head(states).split(sizes)]
+        largest = torch.stack(parts) if parts else tokens.head(tokens.values)
+        zeros = largest.new_zeros(tokens.rows, largest.shape[1])  # Of rows without tokens.
+        largest = zeros.index_copy(0, tokens.lengths.nonzero()[:, 0], largest)
+    return largest.to(accumulation_dtype(largest.dtype)).relu().log1p()
+
+
 def _at(tokens: TokenEmbeddings, positions: Tensor) -> Tensor:
     """The tokens at ``positions`` (rows,); zeros for an empty row."""
     if len(tokens.values) == 0:
@@ -57,6 +77,8 @@ POOLINGS: dict[str, Callable[[TokenEmbeddings], Tensor]] = {
     "mean_sqrt_len": _mean_sqrt_len,
     "weightedmean": _weighted_mean,
     "lasttoken": lambda tokens: _at(tokens, tokens.offsets[1:] - 1),
+    "splade": _splade,
+    "splade_log1p": lambda tokens: _splade(tokens).log1p(),
 }
 
 
@@ -107,7 +129,10 @@ class Pooling(nn.Module):
         mean_sqrt_len  (x_1 + … + x_n) / sqrt(n)
         weightedmean   (1 x_1 + 2 x_2 + … + n x_n) / (1 + 2 + … + n)
         lasttoken      x_n
+        splade         log(1 + max(0, l_1, …, l_n)), where l are the logits of a language model's head
+        splade_log1p   log(1 + splade)
 
+    The last two give sparse vectors, and take a ``Transformer`` with a head: a dimension is a word of its vocabulary.
     Several modes are concatenated in the order of their list. A text without tokens gets zeros. ``register_pooling``
     adds modes.
 
@@ -124,6 +149,8 @@ class Pooling(nn.Module):
     References:
         Reimers and Gurevych, 2019, section 3 (mean, max, cls). https://arxiv.org/abs/1908.10084
         Muennighoff, 2022, section 4.1 (weightedmean). https://arxiv.org/abs/2202.08904
+        Formal et al., 2021, SPLADE v2, equation 5 (splade). https://arxiv.org/abs/2109.10086
+        Geng et al., 2025, section 3 (splade_log1p). https://arxiv.org/abs/2504.14839
 
     Example:
         >>> import torch
@@ -144,6 +171,11 @@ class Pooling(nn.Module):
             known = ", ".join(POOLINGS)
             raise ValueError(f"pooling mode {mode!r} is unknown; pass one or more of {known}, or use register_pooling")
         self.include_prompt: bool = include_prompt
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether the vectors are sparse."""
+        return self.modes[0].startswith("splade")
 
     def forward(self, tokens: TokenEmbeddings) -> Tensor:
         if not self.include_prompt:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from sbert import backends
 from sbert.backends import BertModel, PlainTokenizer, huggingface
 from sbert.batch import TokenBatch, TokenEmbeddings
-from sbert.inputs.arguments import known_arguments
+from sbert.inputs.arguments import check_choice, known_arguments
 from sbert.modules.tokenizer import FastTokenizer, SlowTokenizer, Tokenizing
 from sbert.storage.folders import read_whole
 from sbert.storage.hub import resolve
@@ -39,6 +40,9 @@ class Transformer(Tokenizing, nn.Module):
         lower_case: Whether to convert texts to lower case first.
         dtype: Dtype of the weights. Default: float32.
         cache_folder: Folder for downloads.
+        head: The head of a masked language model, for ``Pooling("splade")``: ``"saved"`` in the folder, or a ``"new"``
+            one, which begins with the table of token embeddings, to be trained. Default: that of a
+            ``...ForMaskedLM`` in memory.
         backend: What runs it: ``"plain"`` for the Hugging Face module alone, with padding; ``"auto"`` for the fastest,
             or what the environment variable ``SBERT_BACKEND`` says.
 
@@ -66,19 +70,25 @@ class Transformer(Tokenizing, nn.Module):
         lower_case: bool = False,
         dtype: torch.dtype | None = None,
         cache_folder: str | None = None,
+        head: str | None = None,
         backend: str = "auto",
     ) -> None:
         super().__init__()
         if isinstance(model, (str, os.PathLike)):
             folder = resolve(model, cache_folder=cache_folder)
-            model, tokenizer = read_whole(folder, lambda: _read(folder, dtype or torch.float32, tokenizer))
+            read = partial(_read, folder, dtype or torch.float32, tokenizer, head == "saved")
+            model, tokenizer = read_whole(folder, read)
         elif tokenizer is None:
             raise ValueError("a transformer in memory has no tokenizer; pass its tokenizer as well")
+        if head is not None:
+            check_choice("head", head, ("saved", "new"))
+        model = huggingface.with_new_head(backends.materialize(model)) if head == "new" else model
+        self.has_head: bool = type(model).__name__.endswith("ForMaskedLM")  # That of a language model.
         self._modules["auto_model"] = model
         self._tokenizer: Any = tokenizer
         self.lower_case: bool = lower_case
         self._copy: tuple[tuple[Any, int], FastTokenizer | SlowTokenizer] | None = None
-        self._limit = backends.default_limit(model, tokenizer)
+        self._limit = backends.default_limit(self.network, tokenizer)
         if max_seq_length is not None:
             self.max_seq_length = max_seq_length
         self.backend = backend
@@ -96,15 +106,16 @@ class Transformer(Tokenizing, nn.Module):
 
     @property
     def network(self) -> Any:
-        """The modules with the weights: ``auto_model``, or a minimal BERT until it is materialized."""
-        return self._modules["auto_model"]
+        """What gives the token vectors: ``auto_model`` without its head, or a minimal BERT until it is materialized."""
+        model: Any = self._modules["auto_model"]
+        return model.base_model if self.has_head else model
 
     def materialize(self) -> Any:
         """Replace a minimal BERT by the Hugging Face model with the same weights, and return that."""
         if isinstance(self.network, BertModel):
             with huggingface.lock:
                 self._modules["auto_model"] = backends.materialize(self.network)
-        return self.network
+        return self._modules["auto_model"]
 
     @property
     def backend(self) -> str:
@@ -142,7 +153,7 @@ class Transformer(Tokenizing, nn.Module):
     @property
     def vocab_size(self) -> int | None:
         """Number of tokens in the embedding table; None without a table."""
-        network: Any = self._modules["auto_model"]
+        network = self.network
         return network.config.vocab_size if isinstance(network, BertModel) else backends.vocab_size(network)
 
     @property
@@ -175,27 +186,31 @@ class Transformer(Tokenizing, nn.Module):
         return self._copy[1]
 
     def forward(self, batch: TokenBatch) -> TokenEmbeddings:
-        network: Any = self._modules["auto_model"]
+        network, head = self.network, self.logits if self.has_head else None
         if len(batch.values) == 0:
-            return batch.embeddings(torch.zeros(0, self.dim, dtype=network.dtype, device=batch.values.device))
+            return batch.embeddings(torch.zeros(0, self.dim, dtype=network.dtype, device=batch.values.device), head)
         plain = self._backend == "plain" or batch.values.device in self.plain_devices
         learns = self.training or torch.is_grad_enabled()
         if isinstance(network, BertModel) and not plain and (learns or backends.has_hooks(network)):
             network = self.materialize()
-        return batch.embeddings(backends.forward(network, batch, plain, self.engine))
+        return batch.embeddings(backends.forward(network, batch, plain, self.engine), head)
+
+    def logits(self, states: Tensor) -> Tensor:
+        """The logits of the language model's head. Shape: (tokens, dim) to (tokens, vocabulary)."""
+        return backends.head_logits(self._modules["auto_model"], states[None])[0]
 
     def extra_repr(self) -> str:
         int8 = ", int8" if self.engine and self.engine.dtype == torch.int8 else ""
         return f"max_seq_length={self.max_seq_length}, lower_case={self.lower_case}{int8}"
 
     def __repr__(self) -> str:
-        return f"Transformer({type(self.network).__name__}, dim={self.dim}, {self.extra_repr()})"
+        return f"Transformer({type(self._modules['auto_model']).__name__}, dim={self.dim}, {self.extra_repr()})"
 
 
-def _read(folder: Path, dtype: torch.dtype, tokenizer: Any) -> tuple[Any, Any]:
+def _read(folder: Path, dtype: torch.dtype, tokenizer: Any, with_head: bool) -> tuple[Any, Any]:
     """The model in a folder, and its tokenizer unless one is given."""
-    loaded = backends.load_minimal_bert(folder, dtype)
+    loaded = None if with_head else backends.load_minimal_bert(folder, dtype)
     if loaded:
         return loaded[0], tokenizer or loaded[1]
-    model = huggingface.load_network(folder, huggingface.load_config(folder, {}), dtype, {})
+    model = huggingface.load_network(folder, huggingface.load_config(folder, {}), dtype, {}, with_head)
     return model, tokenizer or huggingface.load_tokenizer(folder, {})

@@ -8,7 +8,7 @@ import string
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -67,6 +67,49 @@ class StaticEmbedding(Tokenizing, nn.Module):
 
     def forward(self, batch: TokenBatch) -> Tensor:
         return segment_sum(self.embedding(batch.ids), batch.offsets, mean=True)  # (rows, dim)
+
+
+class SparseStaticEmbedding(StaticEmbedding):
+    """The weight of each word that a text has, from a table: sparse vectors of queries without a transformer.
+
+        y_v = w_v if v is among the tokens of the text, else 0
+
+    Args:
+        tokenizer: Tokenizer of transformers, that of the documents' encoder; its special tokens are not used.
+        weights: The table, such as inverse document frequencies, or 1 for each word.
+        trainable: Whether the weights are trained.
+
+    Shape:
+        weights: (vocab,). Input: TokenBatch of (tokens,) ids. Output: (rows, vocab).
+
+    References:
+        Geng et al., 2024, Towards competitive search relevance for inference-free learned sparse retrievers.
+        https://arxiv.org/abs/2411.04403
+
+    Example:
+        >>> import torch
+        >>> from sbert import Pooling, Router, SentenceEncoder, SparseStaticEmbedding, Transformer
+        >>> documents = Transformer("sbert-mini", head="new")
+        >>> queries = SparseStaticEmbedding(documents.tokenizer, torch.ones(documents.vocab_size))
+        >>> model = SentenceEncoder(Router({"query": [queries], "document": [documents, Pooling("splade")]}))
+        >>> model.decode(model.encode_query("Red red fox"))
+        [[('red', 1.0), ('fox', 1.0)]]
+    """
+
+    is_sparse: bool = True
+
+    @known_arguments
+    def __init__(self, tokenizer: Any, weights: Tensor, trainable: bool = True) -> None:
+        super().__init__(tokenizer.backend_tokenizer, weights[:, None])
+        self.embedding.weight.requires_grad_(trainable)
+        self.tokenizer: Any = tokenizer
+        limit = tokenizer.model_max_length  # 10**30 without one.
+        self.max_seq_length: int | None = limit if limit < 10**9 else None
+
+    def forward(self, batch: TokenBatch) -> Tensor:
+        present = self.embedding.weight.new_zeros(batch.rows, self.vocab_size)
+        present[batch.row_of_token, batch.ids] = 1
+        return present * self.embedding.weight[:, 0]  # (rows, vocab)
 
 
 class WordEmbeddings(nn.Module):

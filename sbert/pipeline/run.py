@@ -24,6 +24,7 @@ from sbert.pipeline.batching import Indices, plan, prefetch, windows
 from sbert.pipeline.progress import Report, TextTooLargeError
 from sbert.pipeline.self_check import check_once
 from sbert.pipeline.settings import EncodeSettings
+from sbert.pipeline.sparse import sparse_rows
 from sbert.pipeline.tokenize import Tokens
 from sbert.storage.files import is_out_of_memory
 from sbert.storage.processes import in_child
@@ -213,7 +214,8 @@ class Encoding:
         vectors = output.float()
         if settings.truncate_dim is not None:
             vectors = truncate(vectors, settings.truncate_dim)
-        return directions(vectors) if settings.normalize else vectors
+        vectors = directions(vectors) if settings.normalize else vectors
+        return sparse_rows(vectors, settings.max_active_dims, self.to) if settings.sparse else vectors
 
     def token_modules(self) -> Any:
         """The modules up to the last one that gives one vector per token."""

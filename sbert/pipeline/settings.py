@@ -24,6 +24,8 @@ class EncodeSettings:
         precision: Precision of the outputs.
         ranges: Ranges of the precision int8.
         token_embeddings: Whether the outputs are the vectors of the tokens of each text.
+        sparse: Whether the outputs are sparse vectors.
+        max_active_dims: Number of dimensions of a sparse vector that remain, those of the greatest magnitude.
         plain: Whether to compute in the dtype of the weights, and without ``torch.compile``.
 
     Raises:
@@ -40,6 +42,8 @@ class EncodeSettings:
     precision: str = "float32"
     ranges: npt.ArrayLike | None = None
     token_embeddings: bool = False
+    sparse: bool = False
+    max_active_dims: int | None = None
     plain: bool = False
 
     def __post_init__(self) -> None:
@@ -53,3 +57,9 @@ class EncodeSettings:
             check_choice("on_truncate", self.on_truncate, ("warn", "ignore", "error"))
         if self.precision != "float32" or self.ranges is not None:
             check_coding(self.precision, self.ranges)
+            if self.sparse:
+                raise ValueError(f"precision={self.precision!r} is for dense vectors, and the model's are sparse")
+        if self.max_active_dims is not None:
+            check_count("max_active_dims", self.max_active_dims)
+            if not self.sparse:
+                raise ValueError("max_active_dims= is for sparse vectors, and the model's are dense; leave it out")

@@ -58,7 +58,7 @@ def _read_settings(folder: Path) -> EncoderSettings:
     """Prompts, similarity, truncation and language of the encoder in ``folder``."""
     config = read_object(folder / SETTINGS, missing_ok=True)
     kind = config.get("model_type") or "SentenceTransformer"
-    if kind != "SentenceTransformer":
+    if kind not in ("SentenceTransformer", "SparseEncoder"):
         remedy = "load it with CrossEncoder" if kind == "CrossEncoder" else "load it with another library"
         raise config.error(f"describes a {kind}, not a sentence encoder", remedy)
     prompts, default = read_prompts(config)
@@ -68,7 +68,8 @@ def _read_settings(folder: Path) -> EncoderSettings:
     truncate_dim = config.field("truncate_dim", int, None)
     if truncate_dim is not None and truncate_dim < 1:
         raise config.error(f"gives truncate_dim={truncate_dim} where at least 1 is expected")
-    return EncoderSettings(prompts, default, similarity, truncate_dim, _read_language(folder / CARD))
+    most = config.field("max_active_dims", int, None)
+    return EncoderSettings(prompts, default, similarity, truncate_dim, _read_language(folder / CARD), most)
 
 
 def _read_language(card: Path) -> str | None:
@@ -182,10 +183,12 @@ def write_folder(
         where = "" if kind in (Transformer, Router) and index == 0 else f"{index}_{kind.__name__}"
         (folder / where).mkdir(exist_ok=True)
         find_codec(kind).write(module, folder / where, input_dims)
-        entries.append({"idx": index, "name": str(index), "path": where, "type": type_name(kind)})
+        entries.append({"idx": index, "name": str(index), "path": where, "type": type_name(module)})
     write_json(folder / MODULES, entries)
     truncation = {} if model.truncate_dim is None else {"truncate_dim": model.truncate_dim}
-    write_settings(folder, "SentenceTransformer", model, similarity_fn_name=model.similarity_fn_name, **truncation)
+    truncation |= {} if model.max_active_dims is None else {"max_active_dims": model.max_active_dims}
+    described = "SparseEncoder" if model.is_sparse else "SentenceTransformer"
+    write_settings(folder, described, model, similarity_fn_name=model.similarity_fn_name, **truncation)
     vectors = [[float(x) for x in row] for row in reference["vectors"]]
     write_json(folder / REFERENCE, {**reference, "vectors": vectors})
     (folder / CARD).write_text(encoder_card(name, path, model), encoding="utf-8")

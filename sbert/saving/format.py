@@ -62,6 +62,7 @@ class EncoderSettings:
     similarity_fn_name: str | None = None
     truncate_dim: int | None = None
     language: str | None = None
+    max_active_dims: int | None = None
 
 
 def check_replaceable(target: Path, also: Collection[str] = ()) -> None:

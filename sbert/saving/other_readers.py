@@ -15,7 +15,8 @@ def differences(modules: Sequence[nn.Module]) -> str | None:
     """Which parts of an encoder are the caller's own, so that no other library reads them; None if there are none."""
     modes = [mode for module in modules if isinstance(module, Pooling) for mode in module.modes]
     custom = [kind for kind in map(type, modules) if BUILT_IN.get(kind.__name__) is not kind]
-    names = [*(kind.__name__ for kind in custom), *(mode for mode in modes if mode not in POOLING_KEYS.values())]
+    known = {*POOLING_KEYS.values(), "splade", "splade_log1p"}
+    names = [*(kind.__name__ for kind in custom), *(mode for mode in modes if mode not in known)]
     if not names:
         return None
     reason = f"{', '.join(dict.fromkeys(names))} is known to sbert alone, and no other library loads this model"

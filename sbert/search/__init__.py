@@ -4,6 +4,7 @@
 |---|---|
 | the best texts of a corpus for a query | ``semantic_search``, or ``Index`` if texts come and go |
 | texts with the words of a query | ``BM25``; results of both in one: ``fuse`` |
+| sparse vectors, such as those of SPLADE | ``SparseIndex`` |
 | documents by words and vectors, with filters, on disk | ``HybridIndex`` |
 | all pairs of similar texts | ``paraphrase_mining``; only the best pair: ``most_similar_pair`` |
 | groups of texts that mean the same | ``cluster``, with ``topic_words`` to name them; ``community_detection`` |
@@ -35,6 +36,7 @@ from sbert.search.index.bm25 import BM25
 from sbert.search.index.fusion import Result, fuse
 from sbert.search.index.hybrid_index import HybridIndex
 from sbert.search.index.index import Index
+from sbert.search.index.sparse_index import SparseIndex
 from sbert.search.training_rows import mine_hard_negatives, score_lists
 
 __all__ = [
@@ -43,6 +45,7 @@ __all__ = [
     "Hits",
     "Index",
     "BM25",
+    "SparseIndex",
     "fuse",
     "HybridIndex",
     "Result",

@@ -183,6 +183,9 @@ class Run:
         started, config, ranks = time.perf_counter(), self.config, self.ranks
         step_batches = list(islice(batches, config.accumulation))
         seed_step(config.seed, self.step, ranks.rank, self.device)
+        for batch in step_batches:
+            if hasattr(batch.dataset.rows.loss, "start_step"):  # Its weights follow a schedule.
+                batch.dataset.rows.loss.start_step(self.step, self.total)
         try:
             losses, sentences = self._add_gradients(step_batches)
         except (RuntimeError, MemoryError) as error:

@@ -211,6 +211,18 @@ def of_rows(value: Callable[..., float]) -> Callable[..., float]:
     return loss_of_rows
 
 
+def splade_loss(loss: Any, columns: Columns, labels: Any, **row_data: Any) -> float:
+    """The whole weight of its terms, as after the warmup."""
+
+    def measure(vectors: list[Vector]) -> float:
+        means = [mean(map(abs, dimension)) for dimension in zip(*vectors, strict=True)]
+        return math.fsum(x * x if loss.kind == "flops" else x for x in means)
+
+    documents = [vector for column in columns[1:] for vector in column]
+    terms = loss.queries * measure(columns[0]) + loss.documents * measure(documents)
+    return formula(loss.losses[0], columns, labels, **row_data) + terms
+
+
 FORMULAS: dict[str, Callable[..., float]] = {
     "SoftmaxLoss": softmax_loss,
     "CosineSimilarityLoss": of_rows(lambda loss, u, v, label: (similarity("cosine", u, v) - label) ** 2),
@@ -239,6 +251,7 @@ FORMULAS: dict[str, Callable[..., float]] = {
     "CrossEntropyLoss": of_rows(lambda loss, scores, label: -log_softmax(scores, label)),
     "MatryoshkaLoss": matryoshka_loss,
     "WeightedSum": sum_loss,
+    "SpladeLoss": splade_loss,
 }
 
 

@@ -15,11 +15,14 @@ from sbert.training import GradientBuckets, Ranks, Signature, TrainingBatch, bac
 from tests import small
 from tests.contract.losses import LOSSES as ALL
 from tests.contract.losses import Row
+from tests.modules.test_splade import model_of
 from tests.training.helpers import run_two_ranks
 
 # One of each loss, its columns and labels: other settings change its formula alone. Those of one score are compared in
 # tests/training/test_cross_encoders.py.
 LOSSES = [*{(row.name.split("-")[0], row.columns, row.labels): row for row in ALL if row.dim is None}.values()]
+
+SPARSE = [row for row in ALL if row.name.startswith("SpladeLoss")]  # Of a sparse encoder, too.
 
 BATCH = 6
 # Chunks so small that a batch makes several, and a chunk of one text is among them.
@@ -31,6 +34,9 @@ def encoder() -> SentenceEncoder:
     """A BERT of one layer in float64, with dropout in training mode."""
     transformer = Transformer(small.bert_model(layers=1), small.wrapped(small.wordpiece(), 64))
     return SentenceEncoder(transformer, Pooling("mean")).double().eval()
+
+
+CASES = [*((row, encoder) for row in LOSSES), *((row, model_of) for row in SPARSE)]
 
 
 def texts(columns: int) -> list[tuple[str, ...]]:
@@ -98,8 +104,8 @@ def from_two_ranks(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
         ranks = Ranks.join()
         assert ranks == Ranks(rank, 2)
         found = [
-            [gradients(row, encoder(), chunk_tokens=CHUNK, cached=cached, ranks=ranks) for cached in (False, True)]
-            for row in LOSSES
+            [gradients(row, make(), chunk_tokens=CHUNK, cached=cached, ranks=ranks) for cached in (False, True)]
+            for row, make in CASES
         ]
         if rank == 0:
             torch.save(found, path)
@@ -109,14 +115,14 @@ def from_two_ranks(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     return found
 
 
-@pytest.mark.parametrize("number", range(len(LOSSES)), ids=[str(row) for row in LOSSES])
+@pytest.mark.parametrize("number", range(len(CASES)), ids=[f"{row}-{make.__name__}" for row, make in CASES])
 def test_plain_deduplicated_cached_and_two_ranks_are_the_same(number: int, from_two_ranks: list[Any]) -> None:
     """Plain: no text is shared, and all are in one chunk. Nothing but two processes shows what ranks exchange."""
-    row = LOSSES[number]
-    plain = gradients(row, encoder(), deduplicate=False, chunk_tokens=10_000)
+    row, make = CASES[number]
+    plain = gradients(row, make(), deduplicate=False, chunk_tokens=10_000)
     assert plain[1].abs().max() > 1e-4
     for options in ({"chunk_tokens": 10_000}, {"chunk_tokens": CHUNK}, {"chunk_tokens": CHUNK, "cached": True}):
-        same(gradients(row, encoder(), **options), plain)
+        same(gradients(row, make(), **options), plain)
     for result in from_two_ranks[number]:
         same(result, plain)
 

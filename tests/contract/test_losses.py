@@ -362,7 +362,7 @@ def test_what_does_not_fit_is_named(make: Callable[[], Any], error: type[Excepti
 
 
 ARGUMENTS = {"CrossEntropyLoss": "classes", "SoftmaxLoss": "dim, classes", "MatryoshkaLoss": "loss, dims"}
-ARGUMENTS["WeightedSum"] = "*pairs"
+ARGUMENTS |= {"WeightedSum": "*pairs", "SpladeLoss": "loss"}
 
 
 @pytest.mark.parametrize("name", losses.__all__)

@@ -25,6 +25,8 @@ FORMULAS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "lasttoken": lambda row, _: row[-1],
     "mean_sqrt_len": lambda row, _: row.sum(0) / math.sqrt(len(row)),
     "weightedmean": lambda row, weights: (row * weights).sum(0) / weights.sum(),
+    "splade": lambda row, _: (1 + row.clamp(min=0)).log().max(0).values,
+    "splade_log1p": lambda row, _: (1 + (1 + row.clamp(min=0)).log()).log().max(0).values,
 }
 every_mode = pytest.mark.parametrize("mode", FORMULAS)
 
@@ -78,7 +80,7 @@ def test_a_prompt_is_left_out(mode: str) -> None:
 def test_half_precision_is_summed_in_float32(mode: str, dtype: torch.dtype) -> None:
     pooled = Pooling(mode)(TokenEmbeddings(torch.ones(5000, 1, dtype=dtype), torch.tensor([0, 5000])))
     assert pooled.dtype == torch.float32
-    torch.testing.assert_close(pooled, torch.full((1, 1), 5000**0.5 if mode == "mean_sqrt_len" else 1.0))
+    torch.testing.assert_close(pooled, by_formula(mode, torch.ones(5000, 1))[None])
 
 
 def test_modes_are_concatenated_in_order() -> None:

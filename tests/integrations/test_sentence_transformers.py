@@ -227,12 +227,12 @@ from sentence_transformers.evaluation import EmbeddingSimilarityEvaluator
 from sentence_transformers.sentence_transformer.losses import CoSENTLoss
 from sentence_transformers.training_args import BatchSamplers
 assert CoSENTLoss is losses.CoSENTLoss
-from sentence_transformers import SparseEncoder
+from sentence_transformers import SparseEncoderTrainer
 from sentence_transformers.sentence_transformer.model_card import SentenceTransformerModelCardCallback
 assert sentence_transformers.__version__ and not hasattr(sentence_transformers, "NoSuchName")
-class Mine(SparseEncoder): pass
+class Mine(SparseEncoderTrainer): pass
 model = SentenceTransformer({str(folder)!r}, device="cpu")
-assert not isinstance(model, (Mine, SparseEncoder, SentenceTransformerModelCardCallback))
+assert not isinstance(model, (Mine, SparseEncoderTrainer, SentenceTransformerModelCardCallback))
 print(type(model).__module__, util.cos_sim(model.encode("a cat"), model.encode("a cat")).shape)
 try:
     Mine("a name")
@@ -242,7 +242,7 @@ except NotImplementedError as error:
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path)
     lines = result.stdout.splitlines()
     assert lines[0] == "sbert.integrations.sentence_transformers.encoders torch.Size([1, 1])", result.stderr
-    assert "has no attribute 'SparseEncoder': Sparse encoders give" in lines[1]
+    assert "has no attribute 'SparseEncoderTrainer': Sparse encoders are" in lines[1]
     with pytest.raises(RuntimeError, match="sentence-transformers is imported already"):
         ours.install()
 

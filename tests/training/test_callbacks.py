@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from sbert.losses import MatryoshkaLoss, WeightedSum
+from sbert.losses import MatryoshkaLoss, SpladeLoss, WeightedSum
 from sbert.training import Callback, EarlyStopping, Progress, TensorBoard, WandB, checkpoint
 from tests.children import run_in_child
 from tests.training.helpers import Kill, fit, pairs, ranking, same_weights, tiny
@@ -182,3 +182,22 @@ def test_gradients_are_seen_before_the_step() -> None:
 
     fit(tiny(), ROWS, ranking, steps=2, callbacks=Watch(), max_gradient_norm=None)
     assert [step for step, norm in seen if norm > 0] == [0, 1]
+
+
+def test_the_weights_of_a_loss_follow_the_steps_of_the_run(tmp_path: Path) -> None:
+    """They depend on the step alone, so that a resumed run goes on with the same; without a trainer, they are whole."""
+    factors: list[float] = []
+
+    class Noted(SpladeLoss):
+        def start_step(self, step: int, total: int) -> None:
+            super().start_step(step, total)
+            factors.append(self._factor)
+
+    vectors, whole, resumed = torch.rand(2, 4), tiny(), tiny()
+    assert SpladeLoss(ranking, 0.5, 0.5)(vectors, vectors) > ranking(vectors, vectors) + 0.1
+    loss, options = Noted(ranking, 0.5, 0.5, warmup=0.5), {"steps": 6, "output": tmp_path / "killed"}
+    expected = fit(whole, ROWS, loss, steps=6)
+    assert factors == pytest.approx([1 / 9, 4 / 9, 1, 1, 1, 1])
+    run_in_child(lambda: fit(tiny(), ROWS, loss, callbacks=Kill(2), checkpoint_every=1, **options))
+    assert fit(resumed, ROWS, loss, resume=True, checkpoint_every=1, **options)[-1]["loss"] == expected[-1]["loss"]
+    same_weights(whole, resumed)

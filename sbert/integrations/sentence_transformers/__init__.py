@@ -22,7 +22,7 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
-from sbert.integrations.sentence_transformers.encoders import CrossEncoder, SentenceTransformer
+from sbert.integrations.sentence_transformers.encoders import CrossEncoder, SentenceTransformer, SparseEncoder
 from sbert.integrations.sentence_transformers.forms import LAZY, ModelCardData, SimilarityFunction, offer
 from sbert.integrations.sentence_transformers.readers import InputExample, ParallelSentencesDataset, SentencesDataset
 from sbert.integrations.sentence_transformers.training import CrossEncoderTrainer, SentenceTransformerTrainer
@@ -30,7 +30,7 @@ from sbert.integrations.sentence_transformers.util import LoggingHandler, mine_h
 from sbert.integrations.switching import read_table
 
 __all__ = ["InputExample", "LoggingHandler", "SentencesDataset", "SimilarityFunction", "install", *LAZY]
-__all__ += ["CrossEncoder", "CrossEncoderTrainer", "ParallelSentencesDataset", "SentenceTransformer"]
+__all__ += ["CrossEncoder", "CrossEncoderTrainer", "ParallelSentencesDataset", "SentenceTransformer", "SparseEncoder"]
 __all__ += ["SentenceTransformerModelCardData", "SentenceTransformerTrainer"]
 __all__ += ["mine_hard_negatives", "quantize_embeddings"]
 __version__ = "6.2.0"  # That of the names.

@@ -221,6 +221,14 @@ class SentenceTransformer(SentenceEncoder):
         return features.add_embeddings(self, value) if isinstance(value, dict) else super().forward(value)
 
 
+class SparseEncoder(SentenceTransformer):
+    """A ``SentenceTransformer`` of sparse vectors, which returns tensors of torch unless the caller says otherwise."""
+
+    def encode(self, sentences: Any, *args: Any, **options: Any) -> Any:
+        """Sparse tensors."""
+        return super().encode(sentences, *args, **{"convert_to_tensor": True, **options})
+
+
 class CrossEncoder(cross_encoder.CrossEncoder):
     """Ours, with their names of its parts and the old ``fit``."""
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from torch import nn
 
-from sbert.modules import Router, Transformer
+from sbert.modules import Pooling, Router, Transformer
 from sbert.modules.registry import REGISTERED
 from sbert.saving.codecs.codec import Arguments, Codec, ReadOptions
 from sbert.saving.codecs.layer_codecs import LAYER_CODECS, make_codec, user_settings
-from sbert.saving.codecs.transformer_codec import TRANSFORMER_CODEC
+from sbert.saving.codecs.transformer_codec import MASKED_LM_CODEC, TRANSFORMER_CODEC
 from sbert.saving.format import OURS, ROUTER_CONFIG, THEIRS
 from sbert.storage.files import JsonObject, UnreadableError, inside, read_object, reading, write_json
 
@@ -47,17 +47,25 @@ def _write_router(router: Router, folder: Path, input_dims: Mapping[nn.Module, i
                 (folder / names[module]).mkdir()
                 find_codec(type(module)).write(module, folder / names[module], input_dims)
         structure[route] = [names[module] for module in chain]
-    types = {name: type_name(type(module)) for module, name in names.items()}
+    types = {name: type_name(module) for module, name in names.items()}
     parameters = {"default_route": router.default_route, "allow_empty_key": router.default_route is not None}
     write_json(folder / ROUTER_CONFIG, {"types": types, "structure": structure, "parameters": parameters})
 
 
+class _MaskedLM(Transformer):
+    """Stands for a transformer with a language model's head, as modules.json names its class."""
+
+
+# The names of modules of sparse encoders that have others here.
+_SPARSE = {"Transformer": "MLMTransformer", "Pooling": "SpladePooling"}
 _BUILT_IN: dict[type[nn.Module], Codec] = {
     Transformer: TRANSFORMER_CODEC,
+    _MaskedLM: MASKED_LM_CODEC,
     Router: Codec(_read_router, _write_router),
     **LAYER_CODECS,
 }
 _BY_NAME: dict[str, type[nn.Module]] = {"Asym": Router, **{kind.__name__: kind for kind in _BUILT_IN}}
+_BY_NAME |= {"SpladePooling": Pooling, "MLMTransformer": _BY_NAME.pop("_MaskedLM")}
 
 
 def find_codec(kind: type[nn.Module]) -> Codec:
@@ -72,9 +80,12 @@ def check_savable(modules: Iterable[nn.Module]) -> None:
             user_settings(module, None)
 
 
-def type_name(kind: type[nn.Module]) -> str:
-    """The name of a class in modules.json."""
-    return f"{THEIRS}models.{kind.__name__}" if kind in _BUILT_IN else f"{OURS}{kind.__name__}"
+def type_name(module: nn.Module) -> str:
+    """The name of a module's class in modules.json."""
+    kind, name = type(module), type(module).__name__
+    if getattr(module, "has_head", False) or getattr(module, "is_sparse", False):
+        return f"{THEIRS}sparse_encoder.models.{_SPARSE.get(name, name)}"
+    return f"{THEIRS}models.{name}" if kind in _BUILT_IN else f"{OURS}{name}"
 
 
 def find_class(name: str, path: Path) -> type[nn.Module]:

@@ -10,10 +10,12 @@ from typing import Any
 import torch
 from torch import nn
 
+from sbert.backends.huggingface import load_tokenizer, silence
 from sbert.modules import LSTM, Dense, Dropout, LayerNorm, Normalize, Pooling, StaticEmbedding, WordEmbeddings
 from sbert.modules.dense import DENSE_ACTIVATIONS
 from sbert.modules.pooling import POOLINGS
 from sbert.modules.registry import BUILT_IN, REGISTERED, check_free
+from sbert.modules.word_embeddings import SparseStaticEmbedding
 from sbert.saving.codecs.codec import Codec, ReadOptions, write_weights
 from sbert.saving.format import LSTM_CONFIG, POOLING_KEYS, POOLING_NAMES, THEIRS, WORDS_CONFIG, WORDS_VOCABULARY
 from sbert.storage.files import JsonObject, UnreadableError, read_object, reading, write_json
@@ -26,6 +28,9 @@ from sbert.storage.weight_files import (
     warn_of_unused,
     within,
 )
+
+# The activations of their SpladePooling, by the modes here.
+_SPLADE = {"splade": "relu", "splade_log1p": "log1p_relu"}
 
 
 def make_codec(
@@ -87,6 +92,9 @@ def user_settings(module: nn.Module, _: object) -> dict[str, Any]:
 
 def _pooling_arguments(config: JsonObject) -> dict[str, Any]:
     names = config.field("pooling_mode", (str, list), None)
+    if "pooling_strategy" in config:
+        key = f"{config['pooling_strategy']} {config.get('activation_function', 'relu')}"
+        names = next((mode for mode, activation in _SPLADE.items() if key == f"max {activation}"), key)
     if names is None:
         names = [mode for key, mode in POOLING_KEYS.items() if config.field(key, bool, None)]
     names = [names] if isinstance(names, str) else names or ["mean"]
@@ -99,6 +107,8 @@ def _pooling_arguments(config: JsonObject) -> dict[str, Any]:
 
 
 def _pooling_settings(module: Pooling, input_dims: Mapping[nn.Module, int]) -> dict[str, Any]:
+    if module.is_sparse:
+        return {"pooling_strategy": "max", "activation_function": _SPLADE[module.modes[0]]}
     # The flags express neither an order nor registered modes. The list is read since sentence-transformers 5.4.
     in_order_of_flags = [mode for mode in POOLING_KEYS.values() if mode in module.modes]
     foreign_names = {mode: name for name, mode in POOLING_NAMES.items()}
@@ -209,6 +219,21 @@ def _write_static(module: StaticEmbedding, folder: Path, _: object) -> None:
     write_weights(module.state_dict(), folder)
 
 
+def _read_sparse_static(folder: Path, _: ReadOptions) -> SparseStaticEmbedding:
+    config, header, tokenizer = read_object(folder / "config.json"), read_header(folder), load_tokenizer(folder, {})
+    weights = read_weights(header).get("weight")
+    if weights is None or weights.shape != (len(tokenizer),):
+        raise UnreadableError(header.path, f"contains no weights of {len(tokenizer)} words")
+    return SparseStaticEmbedding(tokenizer, weights.float(), not config.field("frozen", bool, False))
+
+
+def _write_sparse_static(module: SparseStaticEmbedding, folder: Path, _: object) -> None:
+    with silence():
+        module.tokenizer.save_pretrained(folder)
+    write_json(folder / "config.json", {"frozen": not module.embedding.weight.requires_grad})
+    write_weights({"weight": module.embedding.weight[:, 0]}, folder)
+
+
 def _read_words(folder: Path, _: ReadOptions) -> WordEmbeddings:
     config, vocabulary = read_object(folder / WORDS_CONFIG), read_object(folder / WORDS_VOCABULARY)
     tokenizer = config.require("tokenizer_class", str)
@@ -255,5 +280,6 @@ LAYER_CODECS: dict[type[nn.Module], Codec] = {
     Normalize: Codec(lambda *_: Normalize(), lambda _, folder, __: write_json(folder / "config.json", {})),
     LSTM: make_codec(LSTM, _lstm_arguments, _lstm_settings, LSTM_CONFIG),
     StaticEmbedding: Codec(_read_static, _write_static),
+    SparseStaticEmbedding: Codec(_read_sparse_static, _write_sparse_static),
     WordEmbeddings: Codec(_read_words, _write_words),
 }

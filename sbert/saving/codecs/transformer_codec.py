@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +33,10 @@ _SILENTLY_IGNORED = ("trust_remote_code", "torch_dtype", "dtype")
 
 # Keys whose values must be one of these: plain text through a plain forward pass.
 _TEXT = {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}
+_MASKED, _LOGITS = "fill-mask", {"text": {"method": "forward", "method_output_name": "logits"}}
 _EXPECTED: dict[str, tuple[Any, ...]] = {
-    "transformer_task": ("feature-extraction",),
-    "modality_config": (_TEXT,),
+    "transformer_task": ("feature-extraction", _MASKED),
+    "modality_config": (_TEXT, _LOGITS),
     "module_output_name": ("token_embeddings",),
     "query_expansion": (False, {}),
 }
@@ -45,15 +47,17 @@ _KNOWN = {
 }
 
 
-def _read(folder: Path, options: ReadOptions) -> Transformer:
+def _read(folder: Path, options: ReadOptions, with_head: bool = False) -> Transformer:
     path = next(filter(os.path.lexists, map(folder.joinpath, TRANSFORMER_CONFIGS)), folder / TRANSFORMER_CONFIGS[0])
     config = read_object(path, missing_ok=True)
     arguments = _read_arguments(config, options.arguments)
     base = _base_of(folder, options.resolve)
     dtype = options.dtype or (half_precision_of(base) if options.keep_half else None) or torch.float32
-    loaded = None if any(arguments.values()) or base != folder else load_minimal_bert(folder, dtype)
+    with_head = with_head or config.get("transformer_task") == _MASKED
+    unusual = with_head or any(arguments.values()) or base != folder
+    loaded = None if unusual else load_minimal_bert(folder, dtype)
     # The base model of an adapter has a folder of its own, which another process may replace as well.
-    model, tokenizer = loaded or read_whole(base, lambda: _load(folder, base, dtype, arguments))
+    model, tokenizer = loaded or read_whole(base, lambda: _load(folder, base, dtype, arguments, with_head))
     lower_case = config.field("do_lower_case", bool, False)
     with reading(folder / "tokenizer.json", "a tokenizer"):
         transformer = Transformer(model, tokenizer, lower_case=lower_case)
@@ -69,10 +73,10 @@ def _read(folder: Path, options: ReadOptions) -> Transformer:
     return transformer
 
 
-def _load(folder: Path, base: Path, dtype: torch.dtype, arguments: dict[str, Any]) -> tuple[Any, Any]:
+def _load(folder: Path, base: Path, dtype: torch.dtype, arguments: dict[str, Any], with_head: bool) -> tuple[Any, Any]:
     """Load the model and the tokenizer with the package transformers."""
     config = huggingface.load_config(base, arguments["config_kwargs"])
-    model = huggingface.load_network(base, config, dtype, arguments["model_kwargs"])
+    model = huggingface.load_network(base, config, dtype, arguments["model_kwargs"], with_head)
     if base != folder:
         huggingface.load_adapter(model, folder)
     has_tokenizer = any((folder / name).exists() for name in huggingface.TOKENIZER_FILES)
@@ -149,3 +153,4 @@ def write_network(network: Any, tokenizer: Any, limit: int | None, folder: Path)
 
 
 TRANSFORMER_CODEC = Codec(_read, _write)
+MASKED_LM_CODEC = Codec(partial(_read, with_head=True), _write)

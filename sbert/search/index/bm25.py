@@ -6,7 +6,7 @@ import re
 import threading
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from importlib.resources import files
 from itertools import chain, compress
@@ -27,11 +27,49 @@ _TEXT = (1 << 32) - 1
 _K1, _B = 1.5, 0.75
 
 
-class Postings:
-    """The texts of each term, by position, and the scores of a term in all texts.
+class WeightedPostings:
+    """The texts of each term, by position, and the weight that a term has in each.
 
     Each block has the postings of some texts, in the order of their terms. It is larger than the next, so that an
-    appended text takes little time. Removed texts keep their positions, and their postings, until ``select``.
+    appended text takes little time.
+    """
+
+    def __init__(self) -> None:
+        # Keys, the number of a term and in the lower 32 bits the position of a text; and the weights.
+        self._blocks: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]] = []
+
+    def append(self, terms: npt.NDArray[np.int32], texts: Positions, weights: npt.NDArray[np.float32]) -> None:
+        """Append postings of texts that follow all others, in any order."""
+        keys = terms.astype(np.int64) << 32 | texts
+        order = keys.argsort(kind="stable")
+        self._blocks.append((keys[order], weights[order]))
+        while len(self._blocks) > 1 and len(self._blocks[-2][0]) <= len(self._blocks[-1][0]):
+            keys, weights = map(np.concatenate, zip(*self._blocks[-2:], strict=True))
+            order = keys.argsort(kind="stable")  # Which takes linear time, as two parts are in order.
+            self._blocks[-2:] = [(keys[order], weights[order])]
+
+    def remove(self, positions: Positions) -> None:
+        """Nothing is to be done until ``select``."""
+
+    def select(self, remaining: Mask) -> None:
+        """Give up the positions and the postings of all other texts."""
+        positions = remaining.cumsum() - 1
+        for number, (keys, weights) in enumerate(self._blocks):
+            chosen = remaining[keys & _TEXT]
+            self._blocks[number] = keys[chosen] & ~_TEXT | positions[keys[chosen] & _TEXT], weights[chosen]
+
+    def scores(self, term: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
+        """The texts that have a term, and its weight in each."""
+        bounds = np.array([0, 1]) + term << 32
+        parts = [(keys, weights, slice(*keys.searchsorted(bounds))) for keys, weights in self._blocks]
+        texts = np.concatenate([np.empty(0, np.int64), *(keys[part] & _TEXT for keys, _, part in parts)])
+        return texts, np.concatenate([np.empty(0, np.float32), *(weights[part] for _, weights, part in parts)])
+
+
+class Postings:
+    """The terms of texts, by position, and the scores of a term in all texts.
+
+    Removed texts keep their positions, and their postings, until ``select``.
     """
 
     def __init__(self) -> None:
@@ -41,8 +79,7 @@ class Postings:
         self._texts: list[bytes] = []  # The numbers of the terms of each text, int32.
         self._lengths = np.empty(0, np.int64)  # How many these are; 0 for removed texts.
         self._remaining: int = 0  # Texts, without removed ones.
-        # Keys, the number of a term and in the lower 32 bits the position of a text; and how often it has the term.
-        self._blocks: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]] = []
+        self._times = WeightedPostings()  # How often each text has each term.
         self._norms: npt.NDArray[np.float32] | None = None  # Of each text, what its scores take from its length.
 
     def number(self, texts: list[list[str]]) -> tuple[list[bytes], dict[str, int]]:
@@ -63,11 +100,7 @@ class Postings:
         self.next_number, lengths = next_number, np.array([len(text) // 4 for text in texts], np.int64)
         positions = np.repeat(np.arange(len(lengths)) + len(self._texts), lengths)
         keys, times = np.unique(_join(texts).astype(np.int64) << 32 | positions, return_counts=True)
-        self._blocks.append((keys, times.astype(np.float32)))
-        while len(self._blocks) > 1 and len(self._blocks[-2][0]) <= len(self._blocks[-1][0]):
-            keys, times = map(np.concatenate, zip(*self._blocks[-2:], strict=True))
-            order = keys.argsort(kind="stable")  # Which takes linear time, as two parts are in order.
-            self._blocks[-2:] = [(keys[order], times[order])]
+        self._times.append(keys >> 32, keys & _TEXT, times.astype(np.float32))
         self._texts += texts
         self._lengths = np.append(self._lengths, lengths)
         self._count(texts, 1)
@@ -100,11 +133,8 @@ class Postings:
             lengths = np.where(self._lengths == 0, np.inf, self._lengths)
             mean = self._lengths.sum() / max(self._remaining, 1)
             self._norms = (_K1 * (1 - _B + _B * lengths / mean)).astype(np.float32)
-        bounds = np.array([0, 1]) + self._number_of(term) << 32
-        parts = [(keys, times, slice(*keys.searchsorted(bounds))) for keys, times in self._blocks]
-        texts = np.concatenate([np.empty(0, np.int64), *(keys[part] & _TEXT for keys, _, part in parts)])
-        times = np.concatenate([np.empty(0, np.float32), *(times[part] for _, times, part in parts)])
-        values = times / (times + self._norms[texts])
+        texts, times = self._times.scores(self._number_of(term))
+        values: Any = times / (times + self._norms[texts])
         having = len(texts) if self._remaining == len(self._texts) else np.count_nonzero(values)
         values *= np.float32(np.log1p((self._remaining - having + 0.5) / (having + 0.5)))
         return texts, values
@@ -115,7 +145,39 @@ def _join(texts: Iterable[bytes]) -> npt.NDArray[np.int32]:
     return np.frombuffer(b"".join(texts), "<i4")
 
 
-class BM25:
+class InvertedIndex:
+    """What ``BM25`` and ``SparseIndex`` have in common: ids, and postings by the positions of these."""
+
+    _ids: Ids
+    _postings: Any
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def __contains__(self, identity: object) -> bool:
+        return identity in self._ids
+
+    def remove(self, ids: Iterable[Id]) -> None:
+        """Remove some, in time proportional to the number of all postings.
+
+        Raises:
+            KeyError: If an id is not there; then none was removed.
+            TypeError: If ``ids`` is a single id, or an id is neither an integer nor a string.
+            ValueError: If an integer does not fit 64 bits.
+        """
+        remaining = self._ids.remaining(ids)
+        if remaining is not None:
+            self._postings.remove((~remaining).nonzero()[0])
+            self._postings.select(remaining)
+            self._ids.select(remaining)
+
+    def _search(self, queries: Sequence[Mapping[Any, float]], top_k: int) -> Hits:
+        """The best for the weights of terms, with ids."""
+        hits = search_postings(self._postings, queries, check_count("top_k", top_k), np.ones(len(self), bool))
+        return Hits(hits.scores, self._ids.array()[hits.ids])
+
+
+class BM25(InvertedIndex):
     """Texts with ids of your choice, searched by their words: BM25, with the scores of bm25s.
 
     Words are compared in lower case. Chinese, Japanese, Thai and other scripts without spaces between words, and
@@ -150,12 +212,6 @@ class BM25:
         self._ids = Ids("text")
         self._postings = Postings()
 
-    def __len__(self) -> int:
-        return len(self._ids)
-
-    def __contains__(self, identity: object) -> bool:
-        return identity in self._ids
-
     @known_arguments
     def add(self, texts: Iterable[str], ids: Iterable[Id] | None = None) -> None:
         """Add texts. After an error, none of them was added.
@@ -177,20 +233,6 @@ class BM25:
         self._postings.append(numbered, new_terms, self._postings.next_number + len(new_terms))
         self._ids.append(new)
 
-    def remove(self, ids: Iterable[Id]) -> None:
-        """Remove texts, in time proportional to the number of all words.
-
-        Raises:
-            KeyError: If an id is not there; then none was removed.
-            TypeError: If ``ids`` is a single id, or an id is neither an integer nor a string.
-            ValueError: If an integer does not fit 64 bits.
-        """
-        remaining = self._ids.remaining(ids)
-        if remaining is not None:
-            self._postings.remove((~remaining).nonzero()[0])
-            self._postings.select(remaining)
-            self._ids.select(remaining)
-
     @known_arguments
     def search(self, queries: str | Sequence[str], top_k: int = 10) -> Hits:
         """The ``top_k`` best texts for each query.
@@ -208,13 +250,18 @@ class BM25:
         Raises:
             TypeError: If a query is not a str.
         """
-        terms = [terms_of(query, self.language) for query in rows_of(queries, "queries")]
-        hits = search_postings(self._postings, terms, check_count("top_k", top_k), np.ones(len(self), bool))
-        return Hits(hits.scores, self._ids.array()[hits.ids])
+        terms = [Counter(terms_of(query, self.language)) for query in rows_of(queries, "queries")]
+        return self._search(terms, top_k)
 
 
-def search_postings(postings: Postings, queries: list[list[str]], k: int, allowed: Mask) -> Hits:
-    """``BM25.search`` for the terms of queries. The ids of the result are the positions of texts.
+def search_postings(postings: Any, queries: Sequence[Mapping[Any, float]], k: int, allowed: Mask) -> Hits:
+    """The best texts for queries, by the sums of the scores of their terms, times the weight of each in the query.
+
+    Args:
+        postings: ``Postings`` or ``WeightedPostings``.
+        queries: The weights of terms.
+        k: Number of texts per query.
+        allowed: Which texts are searched. The ids of the result are positions of texts.
 
     Shape:
         allowed: (texts,), without removed ones. Scores do not depend on it.
@@ -224,9 +271,9 @@ def search_postings(postings: Postings, queries: list[list[str]], k: int, allowe
     scores, texts = np.empty(shape, np.float32), np.empty(shape, np.int64)
     for query, terms in enumerate(queries):
         of_texts = np.zeros(len(allowed), np.float32)
-        for term, times in Counter(terms).items():
+        for term, weight in terms.items():
             having, values = postings.scores(term)
-            of_texts[having] += times * values
+            of_texts[having] += weight * values
         of_texts = of_texts if len(rows) == len(of_texts) else of_texts[rows]
         top = _top_positions(of_texts, k)
         scores[query], texts[query] = of_texts[top], rows[top]

@@ -17,19 +17,18 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from sbert.search.index.bm25 import terms_of
 from sbert.storage.atomic import replacing
 from sbert.storage.files import UnreadableError
 from sbert.storage.folders import check_own, find_foreign
 
-_FILE, _FORMAT, _VERSION = "documents.sqlite", "sbert.search.HybridIndex", 2
+_FILE, _FORMAT, _VERSION = "documents.sqlite", "sbert.search.HybridIndex", 3
 _TABLES = (
     "CREATE TABLE documents (row INTEGER PRIMARY KEY, id BLOB, metadata BLOB, spans BLOB, vectors BLOB, terms BLOB,"
-    " text BLOB, crc INTEGER)",
+    " sparse BLOB, text BLOB, crc INTEGER)",
     "CREATE TABLE terms (number INTEGER PRIMARY KEY, term BLOB, crc INTEGER)",  # Those of all documents.
     "CREATE TABLE removals (number INTEGER PRIMARY KEY, row INTEGER)",  # The last ones.
 )
-_INSERT = "INSERT INTO documents VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+_INSERT = "INSERT INTO documents VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 # The numbers of new terms, and those of terms that no document has any more.
 Terms = tuple[dict[str, int], Iterable[int]]
 # Removals that other processes can follow; if there were more, they read all documents again.
@@ -53,6 +52,7 @@ class DocumentRecord(NamedTuple):
         spans: (passages, 2) int32, the characters of each passage.
         vectors: (passages, dim) float32.
         terms: (terms,) int32, the numbers of the terms of the text, in order.
+        sparse: (active,) int32 and (active,) float32, the dimensions and values of the sparse vector.
         text: UTF-8, with ``"surrogatepass"``: a str may have half of a surrogate pair.
         crc: Checksum of the others.
     """
@@ -63,6 +63,7 @@ class DocumentRecord(NamedTuple):
     spans: bytes
     vectors: bytes
     terms: bytes
+    sparse: bytes
     text: bytes
     crc: int
 
@@ -128,35 +129,13 @@ class Documents:
         except sqlite3.DatabaseError as error:
             raise self._explain(error) from error
 
-    def convert(self) -> bool:
-        """Whether the database was one of version 1, which had no terms of texts; then they were added."""
-        with self.transaction():
-            if self.about()["version"] == _VERSION:
-                return False
-        with self.transaction("IMMEDIATE"):
-            about, numbers, execute = self.about(), dict[str, int](), self._connection.execute
-            if about["version"] == _VERSION:  # Another process was first.
-                return False
-            about["checksum"] = 0
-            for statement in ("ALTER TABLE documents RENAME TO version_1", *_TABLES):
-                execute(statement)
-            for row, *fields, text, _ in map(self._check, execute("SELECT * FROM version_1 ORDER BY row")):
-                words = terms_of(text.decode("utf-8", "surrogatepass"), about["language"])
-                terms = np.array([numbers.setdefault(word, len(numbers)) for word in words], "<i4").tobytes()
-                crc = document_checksum(row, *fields, terms, text)
-                execute(_INSERT, (row, *fields, terms, text, crc))
-                about["checksum"] += crc
-            execute("DROP TABLE version_1")
-            self.write({**about, "next_term": len(numbers)}, [], [], (numbers, ()))
-        return True
-
     def about(self) -> dict[str, Any]:
         """What the database says about itself."""
         content, crc = self._connection.execute("SELECT content, crc FROM about").fetchone() or (None, 0)
         if not isinstance(content, bytes) or document_checksum(0, content) != crc:
             raise self.damage("its description is not what was written")
         about: dict[str, Any] = json.loads(content)
-        if about["format"] != _FORMAT or about["version"] not in (1, _VERSION):
+        if about["format"] != _FORMAT or about["version"] != _VERSION:
             raise self.damage(f"it is of version {about['version']}, and this library reads {_VERSION}")
         return about
 

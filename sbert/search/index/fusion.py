@@ -13,8 +13,8 @@ from sbert.pipeline.notebook import Table
 from sbert.search.exact.comparison import Hits
 from sbert.search.index.index_folder import Id
 
-# How BM25 and vectors are best fused: python -m tests.benchmarks.hybrid.
-CANDIDATES, WEIGHTS = 1000, (0.6, 0.4)
+# How BM25 and vectors are best fused, by python -m tests.benchmarks.hybrid; and the two with sparse vectors.
+CANDIDATES, WEIGHTS = 1000, {2: (0.6, 0.4), 3: (0.5, 0.3, 0.2)}
 
 
 @known_arguments

@@ -1,9 +1,10 @@
-"""An index of documents on disk, searched by words (BM25), by vectors or by both."""
+"""An index of documents on disk, searched by words (BM25), by vectors, by sparse vectors or by all of them."""
 
 from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from pathlib import Path
@@ -15,9 +16,10 @@ from sbert.chunking.boundaries import Chunk
 from sbert.chunking.chunks import split
 from sbert.encoder import SentenceEncoder
 from sbert.functional import Float32
-from sbert.inputs.arguments import check_choice, check_count, check_model, known_arguments, warn
+from sbert.inputs.arguments import check_choice, check_count, check_model, known_arguments
 from sbert.inputs.prompts import with_role_prompt
 from sbert.inputs.texts import rows_of
+from sbert.pipeline.sparse import top_dims
 from sbert.search.exact.comparison import Hits
 from sbert.search.index.bm25 import choose_language, search_postings, terms_of
 from sbert.search.index.documents import DocumentRecord, Documents, as_json, document_checksum, metadata_json
@@ -25,6 +27,7 @@ from sbert.search.index.filters import Where, parse_where
 from sbert.search.index.fusion import CANDIDATES, WEIGHTS, Reranker, Result, ResultLists, fuse_checked, rerank_results
 from sbert.search.index.index_folder import Id, Positions
 from sbert.search.index.passages import Passages
+from sbert.search.index.sparse_index import max_of_passages
 from sbert.storage.processes import Lock
 from sbert.vector_files.fingerprint import digest_of_model
 
@@ -40,11 +43,11 @@ class HybridIndex:
     folder; texts are not. A change of few documents takes little time, however many others there are, except that about
     one in thousands of them reorganizes what is in memory. Threads can share an index: each waits for the others.
 
-    A folder of an earlier version of the library is converted when it is opened, once, with a warning.
-
     Args:
         model: Encodes documents and queries.
         folder: A folder; it is created if it does not exist. None for an index in memory.
+        sparse_model: Encodes documents and queries to sparse vectors, for a third way to search. The sparse vector of a
+            document is the maximum of those of its passages.
         language: As of ``BM25``. ``"auto"``: for an existing folder, as it was created; else that of the model, as its
             card says (``model.language``), if ``pip install "sbert[search]"`` was run. None: words as they are.
 
@@ -70,9 +73,16 @@ class HybridIndex:
 
     @known_arguments
     def __init__(
-        self, model: SentenceEncoder, folder: str | os.PathLike[str] | None = None, *, language: str | None = "auto"
+        self,
+        model: SentenceEncoder,
+        folder: str | os.PathLike[str] | None = None,
+        *,
+        sparse_model: SentenceEncoder | None = None,
+        language: str | None = "auto",
     ) -> None:
         check_model("model", model, "the folder")
+        if model.is_sparse or (sparse_model is not None and not sparse_model.is_sparse):
+            raise ValueError("model gives sparse vectors, or sparse_model dense ones; pass each as the other one")
         settings = {  # What the content of an index depends on.
             "language": choose_language(language, model),
             "model": digest_of_model(model),
@@ -80,19 +90,18 @@ class HybridIndex:
             "truncate_dim": model.truncate_dim,
             "prompts": dict(model.prompts),
             "default_prompt_name": model.default_prompt_name,
+            "sparse_model": sparse_model and [digest_of_model(sparse_model), sparse_model.prompts],
         }
         self.model: SentenceEncoder = model
+        self.sparse_model: SentenceEncoder | None = sparse_model
         self._lock = Lock(delays_forks=True)  # A child must not inherit a transaction: SQLite would end it there.
         counts = dict.fromkeys("change removals documents passages checksum next_row next_id next_term".split(), 0)
         self._documents = Documents(None if folder is None else Path(folder), {**settings, **counts, "dim": None})
-        if self._documents.convert():
-            what = "was written by an earlier version of sbert, and was converted: the terms of its texts were added"
-            warn(f"{folder} {what}")
         with self._documents.transaction():
             about = self._documents.about()
         for name, value in settings.items():
-            if about[name] != value and not (name == "language" and language == "auto"):
-                difference = f"{folder} was created with {name}={about[name]!r:.30}, not {value!r:.30}"
+            if about.get(name) != value and not (name == "language" and language == "auto"):
+                difference = f"{folder} was created with {name}={about.get(name)!r:.30}, not {value!r:.30}"
                 raise ValueError(f"{difference}; pass the same model and language, or a new folder")
         self.language: str | None = about["language"]
         self._loaded: Passages | None = None
@@ -189,7 +198,7 @@ class HybridIndex:
             self._follow().new_ids(names, len(texts), replaces)  # Encoding takes time, so errors come first.
         if not texts:
             return
-        spans, vectors = self._encode(texts, chunk)
+        spans, vectors, sparse = self._encode(texts, chunk)
         terms = [terms_of(text, self.language) for text in texts]
         with self._lock, self._documents.transaction("IMMEDIATE"):
             loaded = self._follow()
@@ -198,22 +207,27 @@ class HybridIndex:
             notes = notes or [as_json(loaded.metadata[kind]) for kind in kinds] or [b"{}"] * len(texts)
             encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
             numbers, new_terms = loaded.postings.number(terms)
-            fields = zip(map(as_json, names), notes, spans, vectors, numbers, encoded, strict=True)
+            fields = zip(map(as_json, names), notes, spans, vectors, numbers, sparse, encoded, strict=True)
             rows = enumerate(fields, start=loaded.about["next_row"])
             new = [DocumentRecord._make((row, *entry, document_checksum(row, *entry))) for row, entry in rows]
             self._write(loaded, replaced, new, new_terms)
 
-    def _encode(self, texts: list[str], chunk: int | None) -> tuple[list[bytes], list[bytes]]:
-        """The characters and the vectors of each document's passages."""
+    def _encode(self, texts: list[str], chunk: int | None) -> tuple[list[bytes], list[bytes], list[bytes]]:
+        """The characters and the vectors of each document's passages, and its sparse vector."""
         chunks = [Chunk(number, 0, len(text)) for number, text in enumerate(texts)]
         if chunk is not None:
             parts = split(self.model, texts, chunk, **with_role_prompt(self.model.prompts, "document", {}))
             with_parts = {passage.document for passage in parts}  # The others have no tokens.
             chunks = sorted([*parts, *(passage for passage in chunks if passage.document not in with_parts)])
-        vectors = np.asarray(self.model.encode_document([passage.text(texts) for passage in chunks]), "<f4")
-        ends = np.searchsorted([passage.document for passage in chunks], np.arange(len(texts)), side="right")
+        passages, owners = [passage.text(texts) for passage in chunks], np.array([part.document for part in chunks])
+        vectors = np.asarray(self.model.encode_document(passages), "<f4")
+        ends = np.searchsorted(owners, np.arange(len(texts)), side="right")
+        sparse = [b""] * len(texts)
+        if self.sparse_model is not None:
+            sparse = max_of_passages(self.sparse_model.encode_document(passages), owners, len(texts))
         spans = np.array([passage[1:] for passage in chunks], "<i4").reshape(-1, 2)
-        return tuple([part.tobytes() for part in np.split(array, ends[:-1])] for array in (spans, vectors))  # type: ignore
+        of_passages = [[part.tobytes() for part in np.split(array, ends[:-1])] for array in (spans, vectors)]
+        return of_passages[0], of_passages[1], sparse
 
     def _write(self, loaded: Passages, removed: Positions, new: list[DocumentRecord], terms: dict[str, int]) -> None:
         """Replace the documents at some positions, inside a transaction; memory follows at the next call."""
@@ -261,7 +275,8 @@ class HybridIndex:
             queries: A query, or several.
             top_k: Maximum number of documents per query.
             by: ``"lexical"`` as ``BM25``, without documents that have none of the words; ``"dense"`` as ``Index``;
-                ``"hybrid"``: the 1,000 best of both, fused with ``method="weighted"`` and the weights 0.6 and 0.4.
+                ``"sparse"`` as ``SparseIndex``, likewise; ``"hybrid"``: the 1,000 best of each, fused with
+                ``method="weighted"`` and the weights 0.6 and 0.4, or 0.5, 0.3 and 0.2.
             where: Which documents are searched: a dict of fields of the metadata, each with a value, a set of values,
                 or a dict of operators, as in the guide to search; or a function of the metadata that returns a
                 bool and changes nothing. Scores of BM25 do not depend on it.
@@ -280,7 +295,7 @@ class HybridIndex:
         """
         k = check_count("top_k", top_k)
         depth = k if rerank is None else max(k, check_count("candidates", candidates))
-        check_choice("by", by, ("hybrid", "lexical", "dense"))
+        check_choice("by", by, ("hybrid", "lexical", "dense", "sparse")[: 3 + (self.sparse_model is not None)])
         similarity = self.model.similarity_fn_name
         chosen = None if where is None else parse_where(where)
         if rerank is not None and not callable(getattr(rerank, "predict", None)):
@@ -288,18 +303,23 @@ class HybridIndex:
         asked = list(rows_of(queries, "queries"))
         if not asked:
             return ResultLists([], [])
-        vectors = None if by == "lexical" else np.asarray(self.model.encode_query(asked), np.float32)
-        terms = [terms_of(query, self.language) for query in asked]
+        vectors = np.asarray(self.model.encode_query(asked), np.float32) if by in ("hybrid", "dense") else None
+        sparse = None
+        if self.sparse_model is not None and by in ("hybrid", "sparse"):
+            sparse = [dict(row) for row in top_dims(self.sparse_model.encode_query(asked))]
+        terms = [Counter(terms_of(query, self.language)) for query in asked]
         with self._lock, self._documents.transaction():
             loaded = self._follow()
             allowed = loaded.filter(chosen)
             hits = []
             deepest = max(depth, CANDIDATES) if by == "hybrid" else depth
-            if by != "dense":
+            if by in ("hybrid", "lexical"):
                 hits.append(search_postings(loaded.postings, terms, deepest, allowed))
             if vectors is not None:
                 hits.append(loaded.search(vectors, deepest, allowed, similarity))
-            best = fuse_checked(hits, depth, WEIGHTS) if by == "hybrid" else hits[0]
+            if sparse is not None:
+                hits.append(search_postings(loaded.sparse, sparse, deepest, allowed))
+            best = fuse_checked(hits, depth, WEIGHTS[len(hits)]) if by == "hybrid" else hits[0]
             results = self._results(loaded, best, vectors, similarity)
         return ResultLists(results if rerank is None else rerank_results(rerank, asked, results, k), asked)
 
@@ -309,10 +329,10 @@ class HybridIndex:
         Args:
             loaded: What the database contains.
             hits: Positions of documents.
-            vectors: Those of the queries; None for a lexical search.
+            vectors: Those of the queries; None for a lexical or sparse search.
             similarity: Of the model.
         """
-        # In a lexical search, a document without any word of the query has the score 0.
+        # In a lexical or sparse search, a document without any word of the query has the score 0.
         chosen = hits.scores != 0 if vectors is None else np.ones(hits.scores.shape, bool)
         query_ids, positions = chosen.nonzero()[0], hits.ids[chosen]
         spans = None

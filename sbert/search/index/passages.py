@@ -13,10 +13,11 @@ import torch
 from sbert.functional import Float32
 from sbert.search.exact.comparison import Hits, Norms, search_blocks
 from sbert.search.exact.semantic_search import scores_of_rows
-from sbert.search.index.bm25 import Postings
+from sbert.search.index.bm25 import Postings, WeightedPostings
 from sbert.search.index.documents import RECENT_REMOVALS, Documents
 from sbert.search.index.filters import Filter, Metadata
 from sbert.search.index.index_folder import Id, Ids, Mask, Positions
+from sbert.search.index.sparse_index import VALUES
 
 # Vectors that are copied in one step when only some are searched.
 _STEP = 1 << 16
@@ -38,6 +39,7 @@ class Passages:
         self.spans = np.empty((0, 2), np.int32)
         self.metadata: list[Metadata] = []  # Without repetition.
         self.postings = Postings()
+        self.sparse = WeightedPostings()
         self._known: dict[bytes, int] = {}
         self.vectors: Float32 = np.empty((0, 1), np.float32)  # (passages, dim), zeros for removed documents.
         self._vectors = self.vectors  # The same, with free rows at the end.
@@ -75,6 +77,7 @@ class Passages:
 
     def _select(self, chosen: Mask) -> None:
         self.postings.select(chosen)
+        self.sparse.select(chosen)
         passages = np.repeat(chosen, self.counts)
         self.vectors = self._vectors = self.vectors[passages]
         self.spans, self._norms = self.spans[passages], {}
@@ -98,6 +101,7 @@ class Passages:
         numbers, spans = [np.array([self.rows, self.crcs, self.kinds, self.counts])], [self.spans]
         first, new_terms = self.postings.next_number, documents.terms_from(self.postings.next_number)
         texts: list[bytes] = []
+        sparse: list[bytes] = []
         for block in documents.after(int(self.rows[-1]) if len(self.rows) else -1):
             vectors = np.frombuffer(b"".join(record.vectors for record in block), "<f4").reshape(-1, about["dim"])
             vectors = vectors[: total - used]  # If there are more, ``follow`` says so.
@@ -113,6 +117,10 @@ class Passages:
             self.ids.append(names, len(self.names))
             self.names += names
             texts += [record.terms for record in block]
+            sparse += [record.sparse for record in block]
+        values = np.frombuffer(b"".join(sparse), VALUES)
+        owners = np.repeat(np.arange(len(sparse)), [len(blob) // VALUES.itemsize for blob in sparse])
+        self.sparse.append(values["dim"], len(self.rows) + owners, values["value"])
         self.rows, self.crcs, self.kinds, self.counts = np.concatenate(numbers, 1)
         self.remaining = np.append(self.remaining, np.ones(len(texts), bool))
         self.spans, self.vectors = np.concatenate(spans), self._vectors[:used]
