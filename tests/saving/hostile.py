@@ -278,7 +278,7 @@ DTYPES = (torch.int8, torch.uint8, torch.bool, torch.complex64, torch.float8_e4m
 SETTINGS, BERT, DENSE_CONFIG = "config_sentence_transformers.json", "sentence_bert_config.json", "2_Dense/config.json"
 # Settings that make no sense, or that are not supported: the file, other values, and what the error says.
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
-    (SETTINGS, {"model_type": "SparseEncoder"}, "describes a SparseEncoder, not a sentence encoder"),
+    (SETTINGS, {"model_type": "ImageEncoder"}, "describes a ImageEncoder, not a sentence encoder"),
     (SETTINGS, {"similarity_fn_name": "angle"}, "gives similarity_fn_name='angle', not one of"),
     (SETTINGS, {"prompts": {"query": 1}}, "gives prompts that are not strings"),
     (SETTINGS, {"default_prompt_name": "query"}, "default_prompt_name='query', which is not among its prompts"),
