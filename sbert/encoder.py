@@ -20,12 +20,13 @@ from torch import Tensor, nn
 from sbert.backends import ENGINES, choose_backend, choose_engine
 from sbert.backends.huggingface import adapters_alone, decide_tokenizers
 from sbert.batch import TokenBatch, TokenEmbeddings
-from sbert.functional import SIMILARITIES, Similarity, check_similarity, pairwise_similarity
+from sbert.functional import ALL_SIMILARITIES, Similarity, check_similarity, pairwise_similarity
 from sbert.inputs.arguments import check_choice, warn, with_aliases
 from sbert.inputs.devices import adapt_half_precision, check_device, default_device
 from sbert.inputs.prompts import ROLES, with_role_prompt
 from sbert.inputs.texts import rows_of
-from sbert.modules import Router, Transformer
+from sbert.modules import LateInteraction, Router, Transformer
+from sbert.modules.dense import OfEachVector
 from sbert.modules.tokenizer import ReadsText
 from sbert.pipeline.compute import encode_texts
 from sbert.pipeline.model import EncoderMethods, choose_prompt, loading_options, set_up
@@ -62,7 +63,8 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
             are always float32.
         prompts: Texts to prepend to sentences, by name. Default: those of the folder.
         default_prompt_name: Name of the prompt that ``encode`` uses if it is given none.
-        similarity_fn_name: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``.
+        similarity_fn_name: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``; or ``"maxsim"``, the default
+            of a ``Transformer`` with modules after it but no pooling, which gives one vector per token.
         truncate_dim: Dimension to which each vector is truncated.
         revision: Branch, tag or commit on the hub.
         token: Access token for private models.
@@ -146,7 +148,8 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
                 module.backend = "plain"
         self.name_or_path: str = os.fspath(modules[0]) if isinstance(modules[0], (str, os.PathLike)) else ""
         set_up(self, prompts, default_prompt_name, (settings.prompts, settings.default_prompt_name))
-        self.similarity_fn_name = similarity_fn_name or settings.similarity_fn_name or "cosine"
+        similarity = similarity_fn_name or settings.similarity_fn_name
+        self.similarity_fn_name = similarity or ("maxsim" if _gives_token_vectors(*chain) else "cosine")
         self.truncate_dim: int | None = settings.truncate_dim if truncate_dim is None else truncate_dim
         # As in the metadata of the card, such as "en"; None if it names none or several.
         self.language: str | None = settings.language
@@ -196,8 +199,9 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
 
     @property
     def routes(self) -> tuple[str, ...]:
-        """The names of the routes, if there is a ``Router`` among the modules."""
-        return next((tuple(module.routes) for module in self._modules.values() if isinstance(module, Router)), ())
+        """The names of the routes, if there is a ``Router`` or ``LateInteraction`` among the modules."""
+        routers = (module for module in self._modules.values() if isinstance(module, (Router, LateInteraction)))
+        return next((tuple(module.routes) for module in routers), ())
 
     @property
     def encoders(self) -> list[SentenceEncoder]:
@@ -221,6 +225,9 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
             if isinstance(module, Router):
                 has_router = True
                 chain += module.routes[name := module.find_route(name)]
+            elif isinstance(module, LateInteraction) and (has_router or module.routes):
+                has_router = True
+                chain.append(module.in_role(name))
             else:
                 chain.append(module)
         if not has_router:
@@ -267,7 +274,12 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
 
     @similarity_fn_name.setter
     def similarity_fn_name(self, name: str) -> None:
-        self._similarity_fn_name = check_similarity(name)
+        self._similarity_fn_name = check_similarity(name, ALL_SIMILARITIES)
+
+    @property
+    def is_multi_vector(self) -> bool:
+        """Whether ``encode`` gives one vector per token, which MaxSim compares."""
+        return self._similarity_fn_name == "maxsim"
 
     def get_sentence_embedding_dimension(self) -> int:
         """Dimension of the vectors that ``encode`` returns."""
@@ -304,7 +316,8 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
 
     def tokens(self, texts: Sequence[str], prompt: str = "", max_length: int | None = None) -> Tokens:
         """Token ids of texts after a prompt, from which a trainer takes its batches."""
-        return tokenize(self._reader, texts, prompt, max_length)
+        roles = next((module for module in self._modules.values() if isinstance(module, LateInteraction)), None)
+        return tokenize(self._reader, texts, prompt, max_length, roles)
 
     @as_encode
     @with_aliases
@@ -385,7 +398,8 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
             task: The route that the sentences take, in a model with a ``Router``. Default: its default route.
 
         Shape:
-            Output: (sentences, dim) float32; (dim,) for a single str; (0, dim) for none.
+            Output: (sentences, dim) float32; (dim,) for a single str; (0, dim) for none. Of a model without a pooling:
+            a list of (tokens, dim), one for each sentence.
 
         Raises:
             TypeError: If a sentence is not a str (the message names its row), or the input is a data frame (the
@@ -411,6 +425,8 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
             check_choice("output_value", output_value, ("sentence_embedding", "token_embeddings"))
             if precision != "float32" or normalize_embeddings or truncate_dim:
                 raise ValueError("token embeddings take no precision=, normalize_embeddings= and truncate_dim=")
+        if self.is_multi_vector and (precision != "float32" or out is not None):
+            raise ValueError("vectors per token are arrays of different lengths; leave precision= and out= out")
         if out is not None and (not as_array or single):
             raise ValueError("out= takes the sentence embeddings of several sentences, as an array")
         if out is None and (overwrite or shard is not None):
@@ -444,6 +460,8 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
                 job.settings = replace(settings, token_embeddings=False)
                 both = zip(vectors, encode_texts(job, texts, quiet=True, execute=execute), strict=True)
                 vectors = [{"token_embeddings": tokens, "sentence_embedding": vector} for tokens, vector in both]
+        if as_array and isinstance(vectors, list):
+            vectors = [part.numpy() for part in vectors]
         return cast("Encoded", convert(vectors, single, convert_to_numpy, convert_to_tensor))
 
     def compile(self, **options: Any) -> None:
@@ -541,7 +559,7 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
             >>> model.similarity(one, two).shape
             (1, 1)
         """
-        return SIMILARITIES[self.similarity_fn_name]
+        return cast("Similarity", ALL_SIMILARITIES[self.similarity_fn_name])
 
     @property
     def similarity_pairwise(self) -> Similarity:
@@ -633,7 +651,10 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
     def _reference_vectors(self, texts: list[str]) -> npt.NDArray[np.float32]:
         """Vectors of texts without a prompt, computed in the dtype of the weights; those of routes side by side."""
         jobs = [Encoding(encoder, EncodeSettings(plain=True)) for encoder in self.encoders]
-        return np.concatenate([encode_texts(job, texts, quiet=True) for job in jobs], 1)
+        vectors = [encode_texts(job, texts, quiet=True) for job in jobs]
+        if self.is_multi_vector:
+            vectors = [np.array([tokens.mean(0).numpy() for tokens in part]) for part in vectors]
+        return np.concatenate(vectors, 1)
 
     @property
     def has_reference(self) -> bool:
@@ -690,3 +711,9 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
         if tolerance is None:  # Four units in the last place of the largest value.
             tolerance = max(1e-4, 4 * torch.finfo(self.dtype).eps * float(np.abs(vectors).max()))
         return verification.compare_vectors(self._reference, vectors, tolerance)
+
+
+def _gives_token_vectors(first: nn.Module, *rest: nn.Module) -> bool:
+    """Whether a chain is a transformer with modules after it, of which none makes one vector per text."""
+    of_tokens = [isinstance(module, (OfEachVector, LateInteraction)) for module in rest]
+    return isinstance(first, Transformer) and bool(rest) and all(of_tokens)

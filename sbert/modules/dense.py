@@ -1,11 +1,13 @@
-"""Modules that map one vector per text to another: Normalize, Dense, LayerNorm, Dropout."""
+"""Modules that map each vector to another, of a text or of a token: Normalize, Dense, LayerNorm, Dropout."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeVar
 
 from torch import Tensor, nn
 
+from sbert.batch import TokenEmbeddings
 from sbert.functional import accumulation_dtype, directions
 from sbert.inputs.arguments import known_arguments
 
@@ -18,8 +20,23 @@ DENSE_ACTIVATIONS: dict[str, type[nn.Module]] = {
     ).split()
 }
 
+Value = TypeVar("Value", Tensor, TokenEmbeddings)
 
-class Normalize(nn.Module):
+
+class OfEachVector(nn.Module):
+    """A module that maps each vector, of a text or of a token, by itself."""
+
+    def forward(self, vectors: Value) -> Value:
+        if isinstance(vectors, TokenEmbeddings):
+            return replace(vectors, values=self.convert(vectors.values))
+        return self.convert(vectors)
+
+    def convert(self, vectors: Tensor) -> Tensor:
+        """Shape: (vectors, dim) to (vectors, dim)."""
+        raise NotImplementedError
+
+
+class Normalize(OfEachVector):
     """Scales each vector to length 1.
 
         y = x / |x|_2, and 0 for a vector of zeros
@@ -34,11 +51,11 @@ class Normalize(nn.Module):
         tensor([[0.6000, 0.8000]])
     """
 
-    def forward(self, vectors: Tensor) -> Tensor:
-        return directions(vectors)
+    def convert(self, vectors: Tensor) -> Tensor:
+        return directions(vectors.to(accumulation_dtype(vectors.dtype)))
 
 
-class Dense(nn.Module):
+class Dense(OfEachVector):
     """A linear layer with an activation.
 
         y = f(W x + b); with ``residual``, + x or, if the dimensions differ, + V x
@@ -78,14 +95,14 @@ class Dense(nn.Module):
             same = in_features == out_features
             self.residual: Any = nn.Identity() if same else nn.Linear(in_features, out_features, bias=False)
 
-    def forward(self, vectors: Tensor) -> Tensor:
+    def convert(self, vectors: Tensor) -> Tensor:
         vectors = vectors.to(self.linear.weight.dtype)
         output: Tensor = self.activation_function(self.linear(vectors))  # (rows, out_features)
         output = output.to(accumulation_dtype(output.dtype))  # Less under autocast, or of weights in half precision.
         return output + self.residual(vectors) if self.use_residual else output
 
 
-class LayerNorm(nn.Module):
+class LayerNorm(OfEachVector):
     """Layer normalization of each vector.
 
         y = (x - mean(x)) / sqrt(var(x) + 1e-5) * w + b
@@ -111,11 +128,11 @@ class LayerNorm(nn.Module):
         super().__init__()
         self.norm: nn.LayerNorm = nn.LayerNorm(dim)
 
-    def forward(self, vectors: Tensor) -> Tensor:
+    def convert(self, vectors: Tensor) -> Tensor:
         return self.norm(vectors.to(self.norm.weight.dtype))  # type: ignore[no-any-return]
 
 
-class Dropout(nn.Dropout):
+class Dropout(OfEachVector, nn.Dropout):
     """In training, set each element to zero with probability p and scale the others by 1 / (1 - p).
 
     Args:
@@ -134,3 +151,6 @@ class Dropout(nn.Dropout):
     @known_arguments
     def __init__(self, p: float = 0.2) -> None:
         super().__init__(p)
+
+    def convert(self, vectors: Tensor) -> Tensor:
+        return nn.Dropout.forward(self, vectors)
