@@ -61,7 +61,7 @@ class Tokens:
             np.concatenate([part.truncated for part in parts]),
             np.concatenate([np.zeros_like(p.lengths) if p.prompt_tokens is None else p.prompt_tokens for p in parts]),
             unreadable=np.concatenate([part.unreadable for part in parts]),
-            marks=None if parts[0].marks is None else np.concatenate([part.marks for part in parts]),  # type: ignore
+            marks=None if parts[0].marks is None else np.concatenate([part.marks for part in parts]),
         )
 
     @cached_property

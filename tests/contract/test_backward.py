@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from sbert import Pooling, SentenceEncoder, Transformer
+from sbert import Dense, LateInteraction, Normalize, Pooling, SentenceEncoder, Transformer
 from sbert.training import GradientBuckets, Ranks, Signature, TrainingBatch, backward
 from tests import small
 from tests.contract.losses import LOSSES as ALL
@@ -19,7 +19,9 @@ from tests.training.helpers import run_two_ranks
 
 # One of each loss, its columns and labels: other settings change its formula alone. Those of one score are compared in
 # tests/training/test_cross_encoders.py.
-LOSSES = [*{(row.name.split("-")[0], row.columns, row.labels): row for row in ALL if row.dim is None}.values()]
+LOSSES = [
+    *{(row.name.split("-")[0], row.columns, row.labels, row.of_tokens): row for row in ALL if row.dim is None}.values()
+]
 
 BATCH = 6
 # Chunks so small that a batch makes several, and a chunk of one text is among them.
@@ -27,9 +29,13 @@ CHUNK = 24
 
 
 @functools.cache
-def encoder() -> SentenceEncoder:
+def encoder(of_tokens: bool = False) -> SentenceEncoder:
     """A BERT of one layer in float64, with dropout in training mode."""
     transformer = Transformer(small.bert_model(layers=1), small.wrapped(small.wordpiece(), 64))
+    if of_tokens:  # Some of which are dropped, and others hidden.
+        roles = LateInteraction(8, 10, document_prefix="lake", skipped=["a"])
+        torch.manual_seed(5)
+        return SentenceEncoder(transformer, Dense(16, 8), Normalize(), roles).double().eval()
     return SentenceEncoder(transformer, Pooling("mean")).double().eval()
 
 
@@ -61,7 +67,8 @@ def gradients(row: Row, model: SentenceEncoder, deduplicate: bool = True, **opti
     model, loss = copy.deepcopy(model), loss_of(row)
     ranks = options.get("ranks", Ranks())
     row_data = row.row_data(BATCH, torch.Generator().manual_seed(4))
-    given = {"deduplicate": deduplicate, "ranks": ranks, "row_data": row_data}
+    given: dict[str, Any] = {"deduplicate": deduplicate, "ranks": ranks, "row_data": row_data}
+    given |= {"routes": ["query", *["document"] * (row.columns - 1)]} if row.of_tokens else {}
     batch = TrainingBatch.of(model, texts(row.columns), Signature.of(loss), labels(row), **given)
     torch.manual_seed(3)
     value = backward(model, loss, batch, **options)
@@ -81,10 +88,10 @@ def same(a: tuple[Tensor, Tensor], b: tuple[Tensor, Tensor]) -> None:
 
 @pytest.mark.parametrize("row", LOSSES[::6], ids=str)  # It is a matter of chunks, whatever the loss.
 def test_cached_is_the_same_with_dropout(row: Row) -> None:
-    training = copy.deepcopy(encoder()).train()
+    training = copy.deepcopy(encoder(row.of_tokens)).train()
     plain = gradients(row, training, chunk_tokens=CHUNK)
     same(gradients(row, training, chunk_tokens=CHUNK, cached=True), plain)
-    without = gradients(row, encoder(), chunk_tokens=CHUNK)
+    without = gradients(row, encoder(row.of_tokens), chunk_tokens=CHUNK)
     assert (without[1] - plain[1]).abs().max() > 1e-6  # There was dropout.
 
 
@@ -92,13 +99,16 @@ def test_cached_is_the_same_with_dropout(row: Row) -> None:
 def from_two_ranks(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     """Of all losses, in one start of two processes; the first writes what came out."""
     path = tmp_path_factory.mktemp("ranks") / "found.pt"
-    encoder()  # Made once, with what it imports.
+    encoder(), encoder(True)  # Made once, with what they import.
 
     def work(rank: int) -> None:
         ranks = Ranks.join()
         assert ranks == Ranks(rank, 2)
         found = [
-            [gradients(row, encoder(), chunk_tokens=CHUNK, cached=cached, ranks=ranks) for cached in (False, True)]
+            [
+                gradients(row, encoder(row.of_tokens), chunk_tokens=CHUNK, cached=cached, ranks=ranks)
+                for cached in (False, True)
+            ]
             for row in LOSSES
         ]
         if rank == 0:
@@ -113,10 +123,10 @@ def from_two_ranks(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
 def test_plain_deduplicated_cached_and_two_ranks_are_the_same(number: int, from_two_ranks: list[Any]) -> None:
     """Plain: no text is shared, and all are in one chunk. Nothing but two processes shows what ranks exchange."""
     row = LOSSES[number]
-    plain = gradients(row, encoder(), deduplicate=False, chunk_tokens=10_000)
+    plain = gradients(row, encoder(row.of_tokens), deduplicate=False, chunk_tokens=10_000)
     assert plain[1].abs().max() > 1e-4
     for options in ({"chunk_tokens": 10_000}, {"chunk_tokens": CHUNK}, {"chunk_tokens": CHUNK, "cached": True}):
-        same(gradients(row, encoder(), **options), plain)
+        same(gradients(row, encoder(row.of_tokens), **options), plain)
     for result in from_two_ranks[number]:
         same(result, plain)
 
