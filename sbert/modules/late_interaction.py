@@ -27,10 +27,9 @@ class LateInteraction(nn.Module):
         document_length: Maximum number of tokens of a document.
         query_prefix: A token of the vocabulary that stands after the first token of every query; ``""`` for none.
         document_prefix: The same of documents.
-        expand_queries: Whether shorter queries are filled up to ``query_length`` by ``expansion_token``, whose vectors
-            count in MaxSim as those of words do (query expansion).
+        expand_queries: Whether shorter queries are filled up to ``query_length`` by mask tokens, whose vectors count in
+            MaxSim as those of words do (query expansion).
         attend_to_expansion: Whether the other tokens attend to those of the expansion.
-        expansion_token: A token of the vocabulary.
         skipped: Tokens of documents whose vectors are left out, such as ``string.punctuation``.
 
     Raises:
@@ -58,7 +57,6 @@ class LateInteraction(nn.Module):
         document_prefix: str = "",
         expand_queries: bool = True,
         attend_to_expansion: bool = False,
-        expansion_token: str = "[MASK]",
         skipped: Iterable[str] = (),
     ) -> None:
         super().__init__()
@@ -71,7 +69,6 @@ class LateInteraction(nn.Module):
         self.prefixes = {"query": query_prefix, "document": document_prefix}
         self.expand_queries: bool = expand_queries
         self.attend_to_expansion: bool = attend_to_expansion
-        self.expansion_token: str = expansion_token
         self.skipped: list[str] = list(skipped)
         self.role: str | None = None
         self._in_roles: dict[str, LateInteraction] = {}
@@ -102,19 +99,25 @@ class LateInteraction(nn.Module):
             rows: Token ids of each text.
 
         Raises:
-            ValueError: If a prefix or the expansion token is not in the vocabulary.
+            ValueError: If a prefix or a mask token is not in the vocabulary.
         """
         role = self.role or "document"
-        if prefix := self.prefixes[role]:
-            rows = [[*row[:1], _find_id(reader, prefix), *row[1:]] for row in rows]
+        if self.prefixes[role]:
+            prefix = _find_id(reader, self.prefixes[role])
+            if prefix is None:
+                raise ValueError(
+                    f"the prefix {self.prefixes[role]!r} is not in the vocabulary; pass one of its tokens, such as"
+                    " '[unused0]' of BERT, or add it: tokenizer.add_tokens, then auto_model.resize_token_embeddings"
+                )
+            rows = [[*row[:1], prefix, *row[1:]] for row in rows]
         length, sizes = self.lengths[role] or 0, list(map(len, rows))
         if role == "query" and self.expand_queries:
-            token = _find_id(reader, self.expansion_token)
+            token = _find_mask(reader)
             rows = [row + [token] * (length - len(row)) for row in rows]
             hidden = 0 if self.attend_to_expansion else HIDDEN
             marks = [[0] * size + [hidden] * (len(row) - size) for size, row in zip(sizes, rows, strict=True)]
             return rows, np.array([mark for row in marks for mark in row], np.int64)
-        skipped = [_find_id(reader, token, None) for token in self.skipped] if role == "document" else []
+        skipped = [_find_id(reader, token) for token in self.skipped] if role == "document" else []
         ids = np.array([token for row in rows for token in row], np.int64)
         return rows, np.where(np.isin(ids, [token for token in skipped if token is not None]), DROPPED, 0)
 
@@ -127,12 +130,17 @@ class LateInteraction(nn.Module):
         return f"lengths={self.lengths}, prefixes={self.prefixes}, expand_queries={self.expand_queries}"
 
 
-def _find_id(reader: Any, token: str, *default: None) -> Any:
-    """The id of a token in the vocabulary of a reader, or the default if there is one."""
-    found = reader.tokenizer_copy().tokenizer.token_to_id(token)
-    if found is None and not default:
-        raise ValueError(
-            f"{token!r} is not in the vocabulary of the tokenizer; pass one of its tokens, such as '[unused0]' of BERT,"
-            " or add it: tokenizer.add_tokens, then auto_model.resize_token_embeddings"
-        )
+def _find_id(reader: Any, token: str) -> int | None:
+    """The id of a token in the vocabulary of a reader."""
+    return reader.tokenizer_copy().tokenizer.token_to_id(token)  # type: ignore[no-any-return]
+
+
+def _find_mask(reader: Any) -> int:
+    """The id of the token that expands queries: the mask token, or else that of the end, as PyLate chooses it."""
+    found: int | None = _find_id(reader, "[MASK]")  # Without loading transformers.
+    if found is None and reader.tokenizer.mask_token_id is None:
+        found = reader.tokenizer.eos_token_id
+    found = reader.tokenizer.mask_token_id if found is None else found
+    if found is None:
+        raise ValueError("the vocabulary has no mask token to expand queries with; pass expand_queries=False")
     return found

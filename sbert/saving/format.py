@@ -21,6 +21,9 @@ LSTM_CONFIG = "lstm_config.json"
 ROUTER_CONFIG = "router_config.json"
 THEIRS = "sentence_transformers."
 OURS = "sbert."
+PYLATE = "pylate.models."
+# What PyLate and sentence-transformers call encoders with one vector per token.
+MULTI_VECTOR = ("ColBERT", "MultiVectorEncoder")
 
 # The file names that sentence-transformers has used for the settings of a transformer.
 TRANSFORMER_CONFIGS = [

@@ -113,7 +113,7 @@ def _pooling_settings(module: Pooling, input_dims: Mapping[nn.Module, int]) -> d
 
 def _dense_arguments(config: JsonObject) -> dict[str, Any]:
     for key in ("module_input_name", "module_output_name"):
-        if config.field(key, str, "sentence_embedding") != "sentence_embedding":
+        if config.field(key, str, "sentence_embedding") not in ("sentence_embedding", "token_embeddings"):
             raise config.error(f"gives {key}={config[key]!r}, which is not supported", "use another model")
     activation = config.field("activation_function", str, "torch.nn.modules.activation.Tanh")
     name = activation.rpartition(".")[2]

@@ -1,0 +1,104 @@
+"""Folders of encoders with one vector per token: PyLate's, which are written; sentence-transformers'; ColBERT's own."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from sbert.modules import Dense, LateInteraction, Normalize, Transformer
+from sbert.saving.format import TRANSFORMER_CONFIGS
+from sbert.storage.files import JsonObject, read_object, reading
+from sbert.storage.weight_files import read_header, read_weights
+
+_LENGTHS = {"query_length": 32, "document_length": 180}
+_COLBERT: dict[str, Any] = {"query_prefix": "[unused0]", "document_prefix": "[unused1]"}
+# The names in the file of ColBERT's original checkpoints.
+_ORIGINAL = {
+    "query_token_id": "query_prefix",
+    "doc_token_id": "document_prefix",
+    "query_maxlen": "query_length",
+    "doc_maxlen": "document_length",
+    "attend_to_mask_tokens": "attend_to_expansion_tokens",
+}
+
+
+def is_original(folder: Path) -> bool:
+    """Whether a folder without modules.json is an original checkpoint of ColBERT: a BERT with ``linear.weight``."""
+    architectures = read_object(folder / "config.json", missing_ok=True).get("architectures")
+    return isinstance(architectures, list) and "HF_ColBERT" in architectures
+
+
+def read_original(folder: Path, transformer: nn.Module, dtype: torch.dtype | None) -> list[nn.Module]:
+    """The modules of an original checkpoint, whose settings may stand in ``artifact.metadata``."""
+    header = read_header(folder)
+    with reading(header.path, "the projection of ColBERT"):
+        weight = read_weights(header)["linear.weight"]
+        dense = Dense(weight.shape[1], weight.shape[0], bias=False, activation="Identity")
+        dense.linear.load_state_dict({"weight": weight})
+    path = folder / "artifact.metadata"
+    found = read_object(path, missing_ok=True)
+    values = {ours: found[theirs] for theirs, ours in _ORIGINAL.items() if found.get(theirs) is not None}
+    if found.get("mask_punctuation") is False:
+        values["skiplist_words"] = []
+    return add_roles([transformer, dense.to(dtype or torch.float32)], JsonObject(_COLBERT | values, path))
+
+
+def add_roles(modules: list[nn.Module], config: JsonObject) -> list[nn.Module]:
+    """The modules of a folder of PyLate, with the normalization and the roles that its settings imply."""
+    skipped = config.field("skiplist_words", list, None)
+    roles = LateInteraction(
+        **{name: config.field(name, int, None) or default for name, default in _LENGTHS.items()},
+        query_prefix=config.field("query_prefix", str, "[Q] "),
+        document_prefix=config.field("document_prefix", str, "[D] "),
+        expand_queries=config.field("do_query_expansion", bool, None) is not False,
+        attend_to_expansion=bool(config.field("attend_to_expansion_tokens", bool, None)),
+        skipped=string.punctuation if skipped is None else map(str, skipped),
+    )
+    return [*modules, Normalize(), roles]
+
+
+def read_mask(folder: Path, _: object) -> LateInteraction:
+    """The roles that the settings of ``MultiVectorMask`` and of the transformer beside it state."""
+    mask = read_object(folder / "config.json")
+    config = read_object(folder.parent / TRANSFORMER_CONFIGS[0], missing_ok=True)
+    expansion = JsonObject(config.field("query_expansion", dict, {}), config.path)
+    if mask.get("keep_only_token_ids") or mask.get("skiplist_tasks") not in (None, "document", ["document"]):
+        raise mask.error("leaves out tokens of queries, or all but some tokens", "use another model")
+    if expansion and (expansion.get("strategy") != "fixed" or expansion.get("token") not in (None, "[MASK]")):
+        raise config.error(f"gives query_expansion={dict(expansion)!r}, which is not supported", "use another model")
+    return LateInteraction(
+        expansion.field("length", int, None) or config.field("query_length", int, None),
+        config.field("document_length", int, None),
+        expand_queries=bool(expansion),
+        attend_to_expansion=expansion.field("attend", bool, False),
+        skipped=map(str, mask.field("skiplist_words", list, [])),
+    )
+
+
+def role_settings(model: Sequence[nn.Module], limit: int | None) -> dict[str, Any]:
+    """The settings of an encoder with one vector per token as PyLate has them; sentence-transformers reads these.
+
+    Raises:
+        ValueError: If its modules are not those that PyLate implies.
+    """
+    roles = [module for module in model if isinstance(module, LateInteraction)]
+    kinds = [type(module) for module in model if module not in roles]
+    if kinds[0] is not Transformer or kinds[-1] is not Normalize or set(kinds[1:-1]) != {Dense}:
+        raise ValueError(
+            "an encoder with one vector per token is saved if it consists of Transformer, Dense, Normalize and perhaps"
+            f" LateInteraction, not of {', '.join(kind.__name__ for kind in kinds)}"
+        )
+    chosen = roles[0] if roles else LateInteraction(None, None, expand_queries=False)
+    return {
+        "similarity_fn_name": "MaxSim",
+        **{f"{role}_prefix": prefix for role, prefix in chosen.prefixes.items()},
+        **{f"{role}_length": length or limit for role, length in chosen.lengths.items()},
+        "do_query_expansion": chosen.expand_queries,
+        "attend_to_expansion_tokens": chosen.attend_to_expansion,
+        "skiplist_words": chosen.skipped,
+    }
