@@ -650,7 +650,8 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
 
     def _reference_vectors(self, texts: list[str]) -> npt.NDArray[np.float32]:
         """Vectors of texts without a prompt, computed in the dtype of the weights; those of routes side by side."""
-        jobs = [Encoding(encoder, EncodeSettings(plain=True)) for encoder in self.encoders]
+        encoders = list(map(self.route, ROLES)) if self.is_multi_vector else self.encoders
+        jobs = [Encoding(encoder, EncodeSettings(plain=True)) for encoder in encoders]
         vectors = [encode_texts(job, texts, quiet=True) for job in jobs]
         if self.is_multi_vector:
             vectors = [np.array([tokens.mean(0).numpy() for tokens in part]) for part in vectors]

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from sbert.backends import position_limit
 from sbert.modules import Dense, LateInteraction, Normalize, Transformer
 from sbert.saving.format import TRANSFORMER_CONFIGS
 from sbert.storage.files import JsonObject, read_object, reading
@@ -48,7 +49,7 @@ def read_original(folder: Path, transformer: nn.Module, dtype: torch.dtype | Non
     return add_roles([transformer, dense.to(dtype or torch.float32)], JsonObject(_COLBERT | values, path))
 
 
-def add_roles(modules: list[nn.Module], config: JsonObject) -> list[nn.Module]:
+def add_roles(modules: list[Any], config: JsonObject) -> list[nn.Module]:
     """The modules of a folder of PyLate, with the normalization and the roles that its settings imply."""
     skipped = config.field("skiplist_words", list, None)
     roles = LateInteraction(
@@ -59,6 +60,9 @@ def add_roles(modules: list[nn.Module], config: JsonObject) -> list[nn.Module]:
         attend_to_expansion=bool(config.field("attend_to_expansion_tokens", bool, None)),
         skipped=string.punctuation if skipped is None else map(str, skipped),
     )
+    # PyLate writes the limit of its last call.
+    longest = max(length or 0 for length in roles.lengths.values())
+    modules[0].max_seq_length = min(longest, position_limit(modules[0].network) or longest)
     return [*modules, Normalize(), roles]
 
 
