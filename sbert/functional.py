@@ -304,33 +304,28 @@ def token_rows(name: str, vectors: TokenVectors) -> TokenEmbeddings:
         >>> token_rows("queries", [np.ones((2, 4)), np.ones((3, 4))]).lengths
         tensor([2, 3])
     """
-    if isinstance(vectors, TokenEmbeddings):
-        rows = vectors
-    else:
-        several = not isinstance(vectors, (np.ndarray, Tensor)) or vectors.ndim > 2
-        parts = [vectors_of(f"a text of {name}", part) for part in (vectors if several else [vectors])]
-        if not parts or len({part.shape[1] for part in parts}) > 1:
-            raise ValueError(
-                f"{name} must have one array (tokens, dim) of the same dim per text, and at least one text"
-            )
+    if not isinstance(vectors, TokenEmbeddings):
+        texts = [vectors] if getattr(vectors, "ndim", 0) == 2 else vectors
+        parts = [vectors_of(f"a text of {name}", text) for text in texts]
+        if len({part.shape[1] for part in parts}) != 1:
+            raise ValueError(f"{name} must have an array (tokens, dim) for each of one or more texts, of the same dim")
         lengths = torch.tensor([0, *map(len, parts)], device=parts[0].device)
-        rows = TokenEmbeddings(torch.cat(parts), lengths.cumsum(0))
-    dtype = torch.promote_types(rows.values.dtype, torch.float32)
-    return rows if rows.values.dtype == dtype else replace(rows, values=rows.values.to(dtype))
+        vectors = TokenEmbeddings(torch.cat(parts), lengths.cumsum(0))
+    return replace(vectors, values=vectors.values.to(accumulation_dtype(vectors.values.dtype)))
 
 
 def _on_tokens(
     a: TokenVectors, b: TokenVectors, compute: Callable[[TokenEmbeddings, TokenEmbeddings], Tensor]
 ) -> Scores | Tensor:
     """Apply ``compute`` to the vectors of tokens. NumPy in, NumPy out."""
-    first, second = token_rows("a", a), token_rows("b", b).to(token_rows("a", a).device)
+    first, second = token_rows("a", a), token_rows("b", b)
     if first.values.shape[1] != second.values.shape[1]:
         dims = f"{first.values.shape[1]} and {second.values.shape[1]}"
         raise ValueError(f"token vectors of dim {dims} cannot be compared; encode both with one model")
     with _without_autocast(first.device.type):
-        scores = compute(first, second)
-    in_numpy = all(isinstance(x, np.ndarray) or (isinstance(x, list) and isinstance(x[0], np.ndarray)) for x in (a, b))
-    return scores.numpy() if in_numpy else scores
+        scores = compute(first, second.to(first.device))
+    given = [x for value in (a, b) for x in (value if isinstance(value, (list, tuple)) else [value])]
+    return scores.numpy() if all(isinstance(x, np.ndarray) for x in given) else scores
 
 
 def _maxsim(queries: TokenEmbeddings, documents: TokenEmbeddings) -> Tensor:
@@ -341,8 +336,9 @@ def _maxsim(queries: TokenEmbeddings, documents: TokenEmbeddings) -> Tensor:
     for count, length in documents.groups:
         part = documents.values[start : start + count * length].view(count, length, -1)
         start += count * length
-        for vectors in part.split(max(1, _TOKEN_SCORES // (length * max(1, len(queries.values))))):
-            best.append((vectors @ queries.values.T).amax(1))  # (some documents, query tokens)
+        step = max(1, _TOKEN_SCORES // (length * max(1, len(queries.values))))
+        parts = (part[low : low + step] for low in range(0, count, step))
+        best += [(vectors @ queries.values.T).amax(1) for vectors in parts]  # (some documents, query tokens)
     return segment_sum(torch.cat(best)[order.argsort()].T, queries.offsets)
 
 
@@ -379,7 +375,7 @@ def maxsim(a: TokenVectors, b: TokenVectors) -> Scores | Tensor:
 def _maxsim_pairs(first: TokenEmbeddings, second: TokenEmbeddings) -> Tensor:
     if len(first) != len(second):
         raise ValueError(f"{len(first)} and {len(second)} texts cannot be compared in pairs; pass as many of each")
-    pairs = zip(*(rows.values.split(rows.lengths.tolist()) for rows in (first, second)), strict=True)
+    pairs = zip(*(torch.split(rows.values, rows.lengths.tolist()) for rows in (first, second)), strict=True)
     scores = [(x @ y.T).amax(1).sum() if len(y) else first.values.new_zeros(()) for x, y in pairs]
     return torch.stack(scores)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -56,12 +55,14 @@ def check_columns(loss: object, *columns: Any) -> list[Any]:
     ``similarity="maxsim"``, the columns are ``TokenEmbeddings`` of as many texts.
     """
     if getattr(loss, "similarity", None) == "maxsim":
-        return _check_token_columns(loss, columns)
+        if not all(isinstance(column, TokenEmbeddings) for column in columns):
+            name = type(loss).__name__
+            raise TypeError(
+                f"{name} with similarity='maxsim' takes one vector per token; use a model without a pooling"
+            )
+        return [token_rows("a column", column) for column in columns]
     name, dtype = type(loss).__name__, torch.float32
     for column in columns:
-        if isinstance(column, TokenEmbeddings):
-            remedy = "use a ranking, margin or KL loss with similarity='maxsim', or a model with a pooling"
-            raise TypeError(f"{name} takes vectors of texts, and the model gives one per token; {remedy}")
         if not isinstance(column, Tensor) or not column.is_floating_point():
             kind = f"{column.dtype} tensor" if isinstance(column, Tensor) else type(column).__name__
             raise TypeError(f"{name} takes columns of vectors, floating-point tensors (rows, dim), not a {kind}")
@@ -73,15 +74,6 @@ def check_columns(loss: object, *columns: Any) -> list[Any]:
     if not shapes[0][0]:
         raise ValueError(f"{name} was given no rows; pass at least 1")
     return [column.to(dtype) for column in columns]
-
-
-def _check_token_columns(loss: object, columns: Sequence[Any]) -> list[TokenEmbeddings]:
-    name = type(loss).__name__
-    if not all(isinstance(column, TokenEmbeddings) for column in columns):
-        raise TypeError(f"{name} with similarity='maxsim' takes one vector per token; use a model without a pooling")
-    if len({(len(column), column.values.shape[1]) for column in columns}) > 1 or not len(columns[0]):
-        raise ValueError(f"{name} takes columns of one number of texts, at least 1, and vectors of one dim")
-    return [token_rows("a column", column) for column in columns]
 
 
 def check_dim(loss: object, vectors: Tensor, dim: int) -> None:

@@ -14,7 +14,6 @@ import torch
 
 from sbert.batch import TokenBatch
 from sbert.inputs.texts import Pair
-from sbert.modules import LateInteraction
 from sbert.modules.tokenizer import PairTokenizer, ReadsText
 
 # Characters per token, and at least, that are read of a text, where a model has a limit; three or four are usual. What
@@ -132,11 +131,7 @@ def groups(texts: Iterable[Text], length: Callable[[Text], int]) -> Iterator[tup
 
 
 def tokenize(
-    reader: ReadsText,
-    texts: Sequence[str],
-    prompt: str = "",
-    max_length: int | None = None,
-    roles: LateInteraction | None = None,
+    reader: ReadsText, texts: Sequence[str], prompt: str = "", max_length: int | None = None, roles: Any = None
 ) -> Tokens:
     """Tokenize texts and truncate those that exceed the ``max_seq_length`` of the reader.
 
@@ -147,7 +142,7 @@ def tokenize(
         texts: The texts.
         prompt: Text prepended to each text; it counts toward the limit.
         max_length: A lower limit for these texts.
-        roles: How the texts are read by a model with one vector per token.
+        roles: The ``LateInteraction`` of a model that has one.
     """
     limit = reader.max_seq_length if roles is None else roles.limit(reader.max_seq_length)
     if max_length is not None:

@@ -16,15 +16,15 @@ from sbert.saving.format import TRANSFORMER_CONFIGS
 from sbert.storage.files import JsonObject, read_object, reading
 from sbert.storage.weight_files import read_header, read_weights
 
-_LENGTHS = {"query_length": 32, "document_length": 180}
-_COLBERT: dict[str, Any] = {"query_prefix": "[unused0]", "document_prefix": "[unused1]"}
-# The names in the file of ColBERT's original checkpoints.
-_ORIGINAL = {
-    "query_token_id": "query_prefix",
-    "doc_token_id": "document_prefix",
-    "query_maxlen": "query_length",
-    "doc_maxlen": "document_length",
-    "attend_to_mask_tokens": "attend_to_expansion_tokens",
+# What folders of PyLate leave out.
+_DEFAULTS = {
+    "query_length": 32,
+    "document_length": 180,
+    "query_prefix": "[Q] ",
+    "document_prefix": "[D] ",
+    "do_query_expansion": True,
+    "attend_to_expansion_tokens": False,
+    "skiplist_words": list(string.punctuation),
 }
 
 
@@ -43,25 +43,25 @@ def read_original(folder: Path, transformer: nn.Module, dtype: torch.dtype | Non
         dense.linear.load_state_dict({"weight": weight})
     path = folder / "artifact.metadata"
     found = read_object(path, missing_ok=True)
-    values = {ours: found[theirs] for theirs, ours in _ORIGINAL.items() if found.get(theirs) is not None}
-    if found.get("mask_punctuation") is False:
-        values["skiplist_words"] = []
-    return add_roles([transformer, dense.to(dtype or torch.float32)], JsonObject(_COLBERT | values, path))
+    values = {
+        "query_length": found.get("query_maxlen"),
+        "document_length": found.get("doc_maxlen"),
+        "query_prefix": found.get("query_token_id") or "[unused0]",
+        "document_prefix": found.get("doc_token_id") or "[unused1]",
+        "attend_to_expansion_tokens": found.get("attend_to_mask_tokens"),
+        "skiplist_words": [] if found.get("mask_punctuation") is False else None,
+    }
+    return add_roles([transformer, dense.to(dtype or torch.float32)], JsonObject(values, path))
 
 
 def add_roles(modules: list[Any], config: JsonObject) -> list[nn.Module]:
     """The modules of a folder of PyLate, with the normalization and the roles that its settings imply."""
-    skipped = config.field("skiplist_words", list, None)
-    roles = LateInteraction(
-        **{name: config.field(name, int, None) or default for name, default in _LENGTHS.items()},
-        query_prefix=config.field("query_prefix", str, "[Q] "),
-        document_prefix=config.field("document_prefix", str, "[D] "),
-        expand_queries=config.field("do_query_expansion", bool, None) is not False,
-        attend_to_expansion=bool(config.field("attend_to_expansion_tokens", bool, None)),
-        skipped=string.punctuation if skipped is None else map(str, skipped),
-    )
+    found = {name: config.field(name, type(default), None) for name, default in _DEFAULTS.items()}
+    settings = {**_DEFAULTS, **{name: value for name, value in found.items() if value is not None}}
+    with reading(config.path, "settings of queries and documents"):
+        roles = LateInteraction(**settings)  # type: ignore[arg-type]
     # PyLate writes the limit of its last call.
-    longest = max(length or 0 for length in roles.lengths.values())
+    longest = max(roles.settings["query_length"], roles.settings["document_length"])
     modules[0].max_seq_length = min(longest, position_limit(modules[0].network) or longest)
     return [*modules, Normalize(), roles]
 
@@ -78,9 +78,9 @@ def read_mask(folder: Path, _: object) -> LateInteraction:
     return LateInteraction(
         expansion.field("length", int, None) or config.field("query_length", int, None),
         config.field("document_length", int, None),
-        expand_queries=bool(expansion),
-        attend_to_expansion=expansion.field("attend", bool, False),
-        skipped=map(str, mask.field("skiplist_words", list, [])),
+        do_query_expansion=bool(expansion),
+        attend_to_expansion_tokens=expansion.field("attend", bool, False),
+        skiplist_words=map(str, mask.field("skiplist_words", list, [])),
     )
 
 
@@ -97,12 +97,6 @@ def role_settings(model: Sequence[nn.Module], limit: int | None) -> dict[str, An
             "an encoder with one vector per token is saved if it consists of Transformer, Dense, Normalize and perhaps"
             f" LateInteraction, not of {', '.join(kind.__name__ for kind in kinds)}"
         )
-    chosen = roles[0] if roles else LateInteraction(None, None, expand_queries=False)
-    return {
-        "similarity_fn_name": "MaxSim",
-        **{f"{role}_prefix": prefix for role, prefix in chosen.prefixes.items()},
-        **{f"{role}_length": length or limit for role, length in chosen.lengths.items()},
-        "do_query_expansion": chosen.expand_queries,
-        "attend_to_expansion_tokens": chosen.attend_to_expansion,
-        "skiplist_words": chosen.skipped,
-    }
+    chosen = roles[0] if roles else LateInteraction(None, None, do_query_expansion=False)
+    settings = {name: limit if value is None else value for name, value in chosen.settings.items()}
+    return {"similarity_fn_name": "MaxSim", **settings}

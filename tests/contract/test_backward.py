@@ -33,7 +33,7 @@ def encoder(of_tokens: bool = False) -> SentenceEncoder:
     """A BERT of one layer in float64, with dropout in training mode."""
     transformer = Transformer(small.bert_model(layers=1), small.wrapped(small.wordpiece(), 64))
     if of_tokens:  # Some of which are dropped, and others hidden.
-        roles = LateInteraction(8, 10, document_prefix="lake", skipped=["a"])
+        roles = LateInteraction(8, 10, document_prefix="lake", skiplist_words=["a"])
         torch.manual_seed(5)
         return SentenceEncoder(transformer, Dense(16, 8), Normalize(), roles).double().eval()
     return SentenceEncoder(transformer, Pooling("mean")).double().eval()
