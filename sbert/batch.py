@@ -237,7 +237,7 @@ class TokenBatch(Ragged):
         return cls(ids, offsets, max(map(len, rows), default=0), prompt)
 
     def embeddings(self, values: Tensor) -> TokenEmbeddings:
-        """Combine token vectors, (tokens, dim), with the row structure of this batch, without those that are dropped."""
+        """Combine token vectors, (tokens, dim), with the row structure of this batch; ``DROPPED`` ones are left out."""
         if self.marks is not None:
             chosen = self.marks != DROPPED
             return TokenEmbeddings(values[chosen], F.pad(chosen.cumsum(0), (1, 0))[self.offsets])

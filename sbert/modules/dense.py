@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -24,16 +25,14 @@ Value = TypeVar("Value", Tensor, TokenEmbeddings)
 
 
 class OfEachVector(nn.Module):
-    """A module that maps each vector, of a text or of a token, by itself."""
+    """A module that maps each vector, of a text or of a token, by itself: (vectors, dim) to (vectors, dim)."""
+
+    convert: Callable[[Tensor], Tensor]
 
     def forward(self, vectors: Value) -> Value:
         if isinstance(vectors, TokenEmbeddings):
             return replace(vectors, values=self.convert(vectors.values))
         return self.convert(vectors)
-
-    def convert(self, vectors: Tensor) -> Tensor:
-        """Shape: (vectors, dim) to (vectors, dim)."""
-        raise NotImplementedError
 
 
 class Normalize(OfEachVector):

@@ -20,7 +20,7 @@ from sbert.functional import SIMILARITIES
 from sbert.modules import Dense, Normalize, Pooling, Router, StaticEmbedding, Transformer
 from sbert.saving.codecs import Arguments, ReadOptions, find_class, find_codec, type_name
 from sbert.saving.format import CARD, MODULES, MULTI_VECTOR, POOLING_KEYS, REFERENCE, SETTINGS, EncoderSettings
-from sbert.saving.late_interaction_folder import add_roles, is_original, read_original, role_settings
+from sbert.saving.late_interaction_folder import add_roles, read_original, role_settings
 from sbert.saving.model_card import encoder_card
 from sbert.saving.verification import Reference
 from sbert.storage.files import JsonObject, UnreadableError, inside, read_json, read_object, write_json
@@ -51,7 +51,7 @@ def read_folder(
     """
     config = read_object(folder / SETTINGS, missing_ok=True)
     settings = _read_settings(folder, config)
-    options = ReadOptions(dtype, resolve, arguments, keep_half, settings.similarity_fn_name == "maxsim")
+    options = ReadOptions(dtype, resolve, arguments, keep_half, config.get("model_type") in MULTI_VECTOR)
     # A broken link is an error, not a model without modules.json.
     read = _read_modules if os.path.lexists(folder / MODULES) else _read_plain_model
     modules = read(folder, options)
@@ -68,8 +68,8 @@ def _read_settings(folder: Path, config: JsonObject) -> EncoderSettings:
         raise config.error(f"describes a {kind}, not a sentence encoder", remedy)
     prompts, default = read_prompts(config)
     similarity = config.field("similarity_fn_name", str, None)
-    if similarity != "meanmaxsim" and (kind in MULTI_VECTOR or is_original(folder)):
-        similarity = "maxsim"  # PyLate may name that of the model that was trained.
+    if kind in MULTI_VECTOR and similarity != "meanmaxsim":
+        similarity = None  # MaxSim; PyLate may name that of the model that was trained.
     elif similarity is not None and similarity not in SIMILARITIES:
         raise config.error(f"gives similarity_fn_name={similarity!r}, not one of {', '.join(SIMILARITIES)}")
     truncate_dim = config.field("truncate_dim", int, None)
@@ -121,6 +121,11 @@ def _read_modules(folder: Path, options: ReadOptions) -> list[nn.Module]:
         entry = JsonObject(values, path)
         kind, where = entry.require("type", str), inside(folder, entry.field("path", str, ""), path)
         module = find_codec(find_class(kind, path)).read(where, options)
+        config = read_object(where / "config.json", missing_ok=True)
+        if not options.multi_vector and config.get("module_input_name") == "token_embeddings":
+            raise config.error(
+                "gives module_input_name='token_embeddings', which is not supported", "use another model"
+            )
         if module.state_dict():
             if where.resolve() in with_weights:
                 raise UnreadableError(path, f"names the weights in {where} twice")
@@ -136,9 +141,9 @@ def _read_plain_model(folder: Path, options: ReadOptions) -> list[nn.Module]:
         static = find_codec(StaticEmbedding).read(folder, options)
         return [static, Normalize()] if config.get("normalize") else [static]
     transformer = find_codec(Transformer).read(folder, options)
-    if is_original(folder):
-        return read_original(folder, transformer, options.dtype)
     architectures = config.field("architectures", list, None) or [""]
+    if "HF_ColBERT" in architectures:
+        return read_original(folder, transformer, options.dtype)
     is_decoder = str(architectures[0]).endswith("ForCausalLM") and config.get("is_causal") is not False
     return [transformer, Pooling("lasttoken" if is_decoder else "mean")]
 

@@ -16,22 +16,8 @@ from sbert.saving.format import TRANSFORMER_CONFIGS
 from sbert.storage.files import JsonObject, read_object, reading
 from sbert.storage.weight_files import read_header, read_weights
 
-# What folders of PyLate leave out.
-_DEFAULTS = {
-    "query_length": 32,
-    "document_length": 180,
-    "query_prefix": "[Q] ",
-    "document_prefix": "[D] ",
-    "do_query_expansion": True,
-    "attend_to_expansion_tokens": False,
-    "skiplist_words": list(string.punctuation),
-}
-
-
-def is_original(folder: Path) -> bool:
-    """Whether a folder without modules.json is an original checkpoint of ColBERT: a BERT with ``linear.weight``."""
-    architectures = read_object(folder / "config.json", missing_ok=True).get("architectures")
-    return isinstance(architectures, list) and "HF_ColBERT" in architectures
+# What PyLate takes where a folder leaves it out, beside the defaults of LateInteraction.
+_DEFAULTS = {"query_prefix": "[Q] ", "document_prefix": "[D] ", "skiplist_words": list(string.punctuation)}
 
 
 def read_original(folder: Path, transformer: nn.Module, dtype: torch.dtype | None) -> list[nn.Module]:
@@ -43,7 +29,7 @@ def read_original(folder: Path, transformer: nn.Module, dtype: torch.dtype | Non
         dense.linear.load_state_dict({"weight": weight})
     path = folder / "artifact.metadata"
     found = read_object(path, missing_ok=True)
-    values = {
+    values: dict[str, Any] = {
         "query_length": found.get("query_maxlen"),
         "document_length": found.get("doc_maxlen"),
         "query_prefix": found.get("query_token_id") or "[unused0]",
@@ -56,10 +42,11 @@ def read_original(folder: Path, transformer: nn.Module, dtype: torch.dtype | Non
 
 def add_roles(modules: list[Any], config: JsonObject) -> list[nn.Module]:
     """The modules of a folder of PyLate, with the normalization and the roles that its settings imply."""
-    found = {name: config.field(name, type(default), None) for name, default in _DEFAULTS.items()}
-    settings = {**_DEFAULTS, **{name: value for name, value in found.items() if value is not None}}
+    settings = LateInteraction().settings | _DEFAULTS
+    found = {name: config.field(name, type(default), None) for name, default in settings.items()}
+    settings |= {name: value for name, value in found.items() if value is not None}
     with reading(config.path, "settings of queries and documents"):
-        roles = LateInteraction(**settings)  # type: ignore[arg-type]
+        roles = LateInteraction(**settings)
     # PyLate writes the limit of its last call.
     longest = max(roles.settings["query_length"], roles.settings["document_length"])
     modules[0].max_seq_length = min(longest, position_limit(modules[0].network) or longest)
@@ -93,9 +80,9 @@ def role_settings(model: Sequence[nn.Module], limit: int | None) -> dict[str, An
     roles = [module for module in model if isinstance(module, LateInteraction)]
     kinds = [type(module) for module in model if module not in roles]
     if kinds[0] is not Transformer or kinds[-1] is not Normalize or set(kinds[1:-1]) != {Dense}:
+        names, remedy = ", ".join(kind.__name__ for kind in kinds), "pass the latter, with LateInteraction if you like"
         raise ValueError(
-            "an encoder with one vector per token is saved if it consists of Transformer, Dense, Normalize and perhaps"
-            f" LateInteraction, not of {', '.join(kind.__name__ for kind in kinds)}"
+            f"no folder holds vectors per token of {names}, only of Transformer, Dense, Normalize; {remedy}"
         )
     chosen = roles[0] if roles else LateInteraction(None, None, do_query_expansion=False)
     settings = {name: limit if value is None else value for name, value in chosen.settings.items()}
