@@ -577,6 +577,17 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
         """
         return cast("Similarity", partial(pairwise_similarity, name=self.similarity_fn_name))
 
+    def predict(self, pairs: Iterable[tuple[str, str]]) -> npt.NDArray[np.float32]:
+        """The similarity of the query and the document of each pair, as rerankers have it: each text is encoded once.
+
+        Example:
+            >>> from sbert import SentenceEncoder
+            >>> SentenceEncoder().predict([("Who naps?", "A cat naps."), ("Who naps?", "Taxes rise.")]).round(1)
+            array([0.6, 0. ], dtype=float32)
+        """
+        queries, documents = map(list, zip(*pairs, strict=True))
+        return self.similarity_pairwise(self.encode_query(queries), self.encode_document(documents))
+
     # ------------------------------------------------------------------------------------- save, push, verify
 
     @with_aliases
@@ -652,10 +663,9 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
         """Vectors of texts without a prompt, computed in the dtype of the weights; those of routes side by side."""
         encoders = list(map(self.route, ROLES)) if self.is_multi_vector else self.encoders
         jobs = [Encoding(encoder, EncodeSettings(plain=True)) for encoder in encoders]
-        vectors = [encode_texts(job, texts, quiet=True) for job in jobs]
-        if self.is_multi_vector:
-            vectors = [np.array([tokens.mean(0).numpy() for tokens in part]) for part in vectors]
-        return np.concatenate(vectors, 1)
+        vectors = (encode_texts(job, texts, quiet=True) for job in jobs)  # Of tokens, their mean counts.
+        means = [torch.stack([x.mean(0) for x in part]) if isinstance(part, list) else part for part in vectors]
+        return np.concatenate(means, 1)
 
     @property
     def has_reference(self) -> bool:

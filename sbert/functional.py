@@ -322,8 +322,9 @@ def _on_tokens(
     if first.values.shape[1] != second.values.shape[1]:
         dims = f"{first.values.shape[1]} and {second.values.shape[1]}"
         raise ValueError(f"token vectors of dim {dims} cannot be compared; encode both with one model")
+    dtype = torch.promote_types(first.values.dtype, second.values.dtype)
     with _without_autocast(first.device.type):
-        scores = compute(first, second.to(first.device))
+        scores = compute(*(replace(rows, values=rows.values.to(dtype)) for rows in (first, second.to(first.device))))
     given = [x for value in (a, b) for x in (value if isinstance(value, (list, tuple)) else [value])]
     return scores.numpy() if all(isinstance(x, np.ndarray) for x in given) else scores
 

@@ -1,10 +1,10 @@
-"""Modules that map each vector to another, of a text or of a token: Normalize, Dense, LayerNorm, Dropout."""
+"""Modules that map each vector to another, of a text or of a token: Normalize, Dense, LayerNorm; Dropout."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -21,15 +21,13 @@ DENSE_ACTIVATIONS: dict[str, type[nn.Module]] = {
     ).split()
 }
 
-Value = TypeVar("Value", Tensor, TokenEmbeddings)
-
 
 class OfEachVector(nn.Module):
     """A module that maps each vector, of a text or of a token, by itself: (vectors, dim) to (vectors, dim)."""
 
     convert: Callable[[Tensor], Tensor]
 
-    def forward(self, vectors: Value) -> Value:
+    def forward(self, vectors: Any) -> Any:
         if isinstance(vectors, TokenEmbeddings):
             return replace(vectors, values=self.convert(vectors.values))
         return self.convert(vectors)
@@ -131,7 +129,7 @@ class LayerNorm(OfEachVector):
         return self.norm(vectors.to(self.norm.weight.dtype))  # type: ignore[no-any-return]
 
 
-class Dropout(OfEachVector, nn.Dropout):
+class Dropout(nn.Dropout):
     """In training, set each element to zero with probability p and scale the others by 1 / (1 - p).
 
     Args:
@@ -150,6 +148,3 @@ class Dropout(OfEachVector, nn.Dropout):
     @known_arguments
     def __init__(self, p: float = 0.2) -> None:
         super().__init__(p)
-
-    def convert(self, vectors: Tensor) -> Tensor:
-        return nn.Dropout.forward(self, vectors)

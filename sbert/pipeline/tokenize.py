@@ -162,17 +162,13 @@ def tokenize(
         for row, ids in enumerate(rows):
             if len(ids) > limit:
                 rows[row], truncated[row] = _truncate(ids, limit, reader), True
-    marks = None
-    if roles is not None:
-        rows, marks = roles.read(reader, rows)
+    rows, marks = (rows, None) if roles is None else roles.read(reader, rows)
     flat, offsets = _flat(rows)
     size = getattr(reader, "vocab_size", None)
     if size is not None and flat.max(initial=0) >= size:
         raise _without_vector(flat, size, "id", offsets, texts)
     prompts = None if prompt_tokens is None else np.full(len(rows), prompt_tokens)
-    tokens = Tokens(
-        flat, offsets, np.array(truncated, bool), prompts, unreadable=np.zeros(len(rows), bool), marks=marks
-    )
+    tokens = Tokens(flat, offsets, np.array(truncated, bool), prompts, None, np.zeros(len(rows), bool), marks)
     return find_unreadable(reader, texts, tokens)
 
 

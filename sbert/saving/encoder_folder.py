@@ -121,11 +121,6 @@ def _read_modules(folder: Path, options: ReadOptions) -> list[nn.Module]:
         entry = JsonObject(values, path)
         kind, where = entry.require("type", str), inside(folder, entry.field("path", str, ""), path)
         module = find_codec(find_class(kind, path)).read(where, options)
-        config = read_object(where / "config.json", missing_ok=True)
-        if not options.multi_vector and config.get("module_input_name") == "token_embeddings":
-            raise config.error(
-                "gives module_input_name='token_embeddings', which is not supported", "use another model"
-            )
         if module.state_dict():
             if where.resolve() in with_weights:
                 raise UnreadableError(path, f"names the weights in {where} twice")

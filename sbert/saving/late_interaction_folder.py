@@ -58,10 +58,10 @@ def read_mask(folder: Path, _: object) -> LateInteraction:
     mask = read_object(folder / "config.json")
     config = read_object(folder.parent / TRANSFORMER_CONFIGS[0], missing_ok=True)
     expansion = JsonObject(config.field("query_expansion", dict, {}), config.path)
-    if mask.get("keep_only_token_ids") or mask.get("skiplist_tasks") not in (None, "document", ["document"]):
-        raise mask.error("leaves out tokens of queries, or all but some tokens", "use another model")
-    if expansion and (expansion.get("strategy") != "fixed" or expansion.get("token") not in (None, "[MASK]")):
-        raise config.error(f"gives query_expansion={dict(expansion)!r}, which is not supported", "use another model")
+    is_usual = expansion.get("strategy", "fixed") == "fixed" and expansion.get("token") in (None, "[MASK]")
+    tasks, chosen = mask.get("skiplist_tasks") or ["document"], mask.get("keep_only_token_ids")
+    if not is_usual or tasks not in ("document", ["document"]) or chosen:
+        raise mask.error(f"and {config.path.name} have settings that are not supported", "use another model")
     return LateInteraction(
         expansion.field("length", int, None) or config.field("query_length", int, None),
         config.field("document_length", int, None),

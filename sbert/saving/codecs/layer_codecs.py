@@ -43,8 +43,10 @@ def make_codec(
         file: Name of the file.
     """
 
-    def read(folder: Path, _: ReadOptions) -> nn.Module:
+    def read(folder: Path, options: ReadOptions) -> nn.Module:
         config = read_object(folder / file)
+        if options.multi_vector and config.get("module_input_name") == "token_embeddings":
+            config |= dict.fromkeys(("module_input_name", "module_output_name"))
         return _construct(folder, kind, arguments(config), config.path)
 
     def write(module: nn.Module, folder: Path, input_dims: Mapping[nn.Module, int]) -> None:
@@ -113,7 +115,7 @@ def _pooling_settings(module: Pooling, input_dims: Mapping[nn.Module, int]) -> d
 
 def _dense_arguments(config: JsonObject) -> dict[str, Any]:
     for key in ("module_input_name", "module_output_name"):
-        if config.field(key, str, "sentence_embedding") not in ("sentence_embedding", "token_embeddings"):
+        if config.field(key, str, "sentence_embedding") != "sentence_embedding":
             raise config.error(f"gives {key}={config[key]!r}, which is not supported", "use another model")
     activation = config.field("activation_function", str, "torch.nn.modules.activation.Tanh")
     name = activation.rpartition(".")[2]

@@ -14,7 +14,7 @@ import numpy as np
 from sbert.chunking.boundaries import Chunk
 from sbert.chunking.chunks import split
 from sbert.encoder import SentenceEncoder
-from sbert.functional import Float32
+from sbert.functional import Float32, maxsim
 from sbert.inputs.arguments import check_choice, check_count, check_model, known_arguments, warn
 from sbert.inputs.prompts import with_role_prompt
 from sbert.inputs.texts import rows_of
@@ -25,6 +25,7 @@ from sbert.search.index.filters import Where, parse_where
 from sbert.search.index.fusion import CANDIDATES, WEIGHTS, Reranker, Result, ResultLists, fuse_checked, rerank_results
 from sbert.search.index.index_folder import Id, Positions
 from sbert.search.index.passages import Passages
+from sbert.search.index.token_codes import pack_tokens, unpack_tokens
 from sbert.storage.processes import Lock
 from sbert.vector_files.fingerprint import digest_of_model
 
@@ -45,6 +46,8 @@ class HybridIndex:
     Args:
         model: Encodes documents and queries.
         folder: A folder; it is created if it does not exist. None for an index in memory.
+        token_vectors: A multi-vector encoder. The vectors that it gives to the tokens of each document are stored, too,
+            in two bits per dimension; a hybrid search ranks its best documents again by MaxSim with them.
         language: As of ``BM25``. ``"auto"``: for an existing folder, as it was created; else that of the model, as its
             card says (``model.language``), if ``pip install "sbert[search]"`` was run. None: words as they are.
 
@@ -70,9 +73,16 @@ class HybridIndex:
 
     @known_arguments
     def __init__(
-        self, model: SentenceEncoder, folder: str | os.PathLike[str] | None = None, *, language: str | None = "auto"
+        self,
+        model: SentenceEncoder,
+        folder: str | os.PathLike[str] | None = None,
+        *,
+        token_vectors: SentenceEncoder | None = None,
+        language: str | None = "auto",
     ) -> None:
         check_model("model", model, "the folder")
+        if model.is_multi_vector or (token_vectors and not token_vectors.is_multi_vector):
+            raise ValueError("model gives vectors of texts, and token_vectors those of tokens; pass one of each kind")
         settings = {  # What the content of an index depends on.
             "language": choose_language(language, model),
             "model": digest_of_model(model),
@@ -80,8 +90,10 @@ class HybridIndex:
             "truncate_dim": model.truncate_dim,
             "prompts": dict(model.prompts),
             "default_prompt_name": model.default_prompt_name,
+            "token_vectors": token_vectors and digest_of_model(token_vectors),
         }
         self.model: SentenceEncoder = model
+        self.token_vectors: SentenceEncoder | None = token_vectors
         self._lock = Lock(delays_forks=True)  # A child must not inherit a transaction: SQLite would end it there.
         counts = dict.fromkeys("change removals documents passages checksum next_row next_id next_term".split(), 0)
         self._documents = Documents(None if folder is None else Path(folder), {**settings, **counts, "dim": None})
@@ -91,8 +103,8 @@ class HybridIndex:
         with self._documents.transaction():
             about = self._documents.about()
         for name, value in settings.items():
-            if about[name] != value and not (name == "language" and language == "auto"):
-                difference = f"{folder} was created with {name}={about[name]!r:.30}, not {value!r:.30}"
+            if about.get(name) != value and not (name == "language" and language == "auto"):
+                difference = f"{folder} was created with {name}={about.get(name)!r:.30}, not {value!r:.30}"
                 raise ValueError(f"{difference}; pass the same model and language, or a new folder")
         self.language: str | None = about["language"]
         self._loaded: Passages | None = None
@@ -189,7 +201,7 @@ class HybridIndex:
             self._follow().new_ids(names, len(texts), replaces)  # Encoding takes time, so errors come first.
         if not texts:
             return
-        spans, vectors = self._encode(texts, chunk)
+        spans, vectors, codes = self._encode(texts, chunk)
         terms = [terms_of(text, self.language) for text in texts]
         with self._lock, self._documents.transaction("IMMEDIATE"):
             loaded = self._follow()
@@ -202,18 +214,24 @@ class HybridIndex:
             rows = enumerate(fields, start=loaded.about["next_row"])
             new = [DocumentRecord._make((row, *entry, document_checksum(row, *entry))) for row, entry in rows]
             self._write(loaded, replaced, new, new_terms)
+            if self.token_vectors:
+                self._documents.write_codes(zip((record.row for record in new), codes, strict=True))
 
-    def _encode(self, texts: list[str], chunk: int | None) -> tuple[list[bytes], list[bytes]]:
-        """The characters and the vectors of each document's passages."""
+    def _encode(self, texts: list[str], chunk: int | None) -> tuple[list[bytes], list[bytes], list[bytes]]:
+        """The characters and the vectors of each document's passages, and the codes of their tokens."""
         chunks = [Chunk(number, 0, len(text)) for number, text in enumerate(texts)]
         if chunk is not None:
             parts = split(self.model, texts, chunk, **with_role_prompt(self.model.prompts, "document", {}))
             with_parts = {passage.document for passage in parts}  # The others have no tokens.
             chunks = sorted([*parts, *(passage for passage in chunks if passage.document not in with_parts)])
-        vectors = np.asarray(self.model.encode_document([passage.text(texts) for passage in chunks]), "<f4")
+        passages = [passage.text(texts) for passage in chunks]
+        vectors = np.asarray(self.model.encode_document(passages), "<f4")
+        tokens: Any = self.token_vectors.encode_document(passages) if self.token_vectors else ()
+        codes = list(map(pack_tokens, tokens))
         ends = np.searchsorted([passage.document for passage in chunks], np.arange(len(texts)), side="right")
         spans = np.array([passage[1:] for passage in chunks], "<i4").reshape(-1, 2)
-        return tuple([part.tobytes() for part in np.split(array, ends[:-1])] for array in (spans, vectors))  # type: ignore
+        fields = [[part.tobytes() for part in np.split(array, ends[:-1])] for array in (spans, vectors)]
+        return *fields, [b"".join(codes[i:j]) for i, j in zip([0, *ends], ends, strict=False)]  # type: ignore
 
     def _write(self, loaded: Passages, removed: Positions, new: list[DocumentRecord], terms: dict[str, int]) -> None:
         """Replace the documents at some positions, inside a transaction; memory follows at the next call."""
@@ -265,9 +283,9 @@ class HybridIndex:
             where: Which documents are searched: a dict of fields of the metadata, each with a value, a set of values,
                 or a dict of operators, as in the guide to search; or a function of the metadata that returns a
                 bool and changes nothing. Scores of BM25 do not depend on it.
-            rerank: A ``CrossEncoder``, or another object with ``predict``; it sorts the best documents by a score of
-                the query and the best passage.
-            candidates: How many documents per query are reranked, at least ``top_k``.
+            rerank: A ``CrossEncoder``, a ``SentenceEncoder``, or another object with ``predict``; it sorts the best
+                documents by a score of the query and the best passage.
+            candidates: How many documents per query are reranked, at least ``top_k``, also by ``token_vectors``.
 
         Returns:
             For each query a list of results, the best first.
@@ -279,7 +297,8 @@ class HybridIndex:
                 or a value of a type that the field never has; or if the folder is damaged.
         """
         k = check_count("top_k", top_k)
-        depth = k if rerank is None else max(k, check_count("candidates", candidates))
+        late = self.token_vectors if by == "hybrid" and rerank is None else None
+        depth = k if rerank is None and late is None else max(k, check_count("candidates", candidates))
         check_choice("by", by, ("hybrid", "lexical", "dense"))
         similarity = self.model.similarity_fn_name
         chosen = None if where is None else parse_where(where)
@@ -290,6 +309,7 @@ class HybridIndex:
             return ResultLists([], [])
         vectors = None if by == "lexical" else np.asarray(self.model.encode_query(asked), np.float32)
         terms = [terms_of(query, self.language) for query in asked]
+        tokens: Any = None if late is None else late.encode_query(asked)
         with self._lock, self._documents.transaction():
             loaded = self._follow()
             allowed = loaded.filter(chosen)
@@ -300,8 +320,20 @@ class HybridIndex:
             if vectors is not None:
                 hits.append(loaded.search(vectors, deepest, allowed, similarity))
             best = fuse_checked(hits, depth, WEIGHTS) if by == "hybrid" else hits[0]
+            if tokens is not None:
+                best = self._rank_by_tokens(loaded, best, tokens, k)
             results = self._results(loaded, best, vectors, similarity)
         return ResultLists(results if rerank is None else rerank_results(rerank, asked, results, k), asked)
+
+    def _rank_by_tokens(self, loaded: Passages, hits: Hits, queries: Sequence[Float32], k: int) -> Hits:
+        """The best k documents of each query by MaxSim, inside a transaction. Shape of a query: (tokens, dim)."""
+        scores = np.zeros_like(hits.scores)
+        for query, positions, row in zip(queries, hits.ids, scores if scores.size else (), strict=False):
+            codes = map(self._documents.codes, loaded.rows[positions].tolist())
+            row[:] = maxsim([query], [unpack_tokens(code, query.shape[1]) for code in codes])[0]
+        order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+        ranked: Any = (np.take_along_axis(values, order, 1) for values in (scores, hits.ids))
+        return Hits(*ranked)
 
     def _results(self, loaded: Passages, hits: Hits, vectors: Float32 | None, similarity: str) -> list[list[Result]]:
         """The results of all queries, inside a transaction of the database.
