@@ -325,8 +325,8 @@ def _on_tokens(
     dtype = torch.promote_types(first.values.dtype, second.values.dtype)
     with _without_autocast(first.device.type):
         scores = compute(*(replace(rows, values=rows.values.to(dtype)) for rows in (first, second.to(first.device))))
-    given = [x for value in (a, b) for x in (value if isinstance(value, (list, tuple)) else [value])]
-    return scores.numpy() if all(isinstance(x, np.ndarray) for x in given) else scores
+    arrays = [x for value in (a, b) for x in (value if isinstance(value, (list, tuple)) else [value])]
+    return scores.numpy() if all(isinstance(x, np.ndarray) for x in arrays) else scores
 
 
 def _maxsim(queries: TokenEmbeddings, documents: TokenEmbeddings) -> Tensor:

@@ -371,5 +371,4 @@ def score_candidates(
     asked = vectors(queries, "query", prompts[0])  # (queries, dim)
     vectors(texts, "document", prompts[1])  # One call that encodes all texts; later calls read those of one query.
     documents = (vectors(listed, "document", prompts[1]) for listed in candidates)
-    pairs = zip(([query] for query in asked), map(list, documents), strict=True)
-    return [np.asarray(ALL_SIMILARITIES[similarity](*pair))[0] for pair in pairs]
+    return [ALL_SIMILARITIES[similarity](*pair)[0] for pair in zip(asked, documents, strict=True)]

@@ -11,7 +11,7 @@ from sbert.evaluation import ranking_metrics
 from sbert.evaluation.evaluator import Evaluator
 from sbert.evaluation.model_vectors import ModelVectors
 from sbert.evaluation.pair_evaluators import score_candidates
-from sbert.functional import check_similarity
+from sbert.functional import ALL_SIMILARITIES, check_similarity
 from sbert.inputs.arguments import check_count, check_number
 from sbert.inputs.texts import texts_of
 from sbert.search import semantic_search
@@ -53,7 +53,7 @@ class RetrievalEvaluator(Evaluator):
         mrr_at: The values of k for MRR.
         ndcg_at: The values of k for nDCG.
         map_at: The values of k for MAP.
-        similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``.
+        similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``; ``"maxsim"`` of multi-vector encoders.
         block: Number of documents per block.
         candidates: For each query id, the ids of the documents that another search found, best first.
         rerank: Number of candidates of each query that the model ranks.
@@ -121,12 +121,15 @@ class RetrievalEvaluator(Evaluator):
         at = (ndcg_at, accuracy_at, precision_recall_at, precision_recall_at, mrr_at, map_at)
         by_name = zip(_METRICS, at, strict=True)
         self._metrics = [(name, check_count(f"{name}_at", k)) for name, ks in by_name for k in ks]
-        self._block, self._similarity = check_count("block", block), check_similarity(similarity)
+        self._block, self._similarity = check_count("block", block), check_similarity(similarity, ALL_SIMILARITIES)
 
     def measure(self, vectors: ModelVectors) -> dict[str, float]:
         """The metrics, each for its values of k."""
         if self._candidates is None:
-            rankings = {"": self._search(vectors)}
+            everything = [list(range(len(self._corpus)))] * len(self._queries)
+            rankings = {
+                "": self._search(vectors) if self._similarity != "maxsim" else self._rerank(vectors, everything)
+            }
         else:
             rankings = {"": self._rerank(vectors, self._candidates), "base_": self._candidates}
         relevant = ranking_metrics.pad(graded.values() for graded in self._relevant)  # (queries, most relevant)

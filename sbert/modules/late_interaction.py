@@ -76,27 +76,22 @@ class LateInteraction(nn.Module):
             "attend_to_expansion_tokens": attend_to_expansion_tokens,
             "skiplist_words": list(skiplist_words),
         }
-        self.role: str | None = None
+        # The roles that ``in_role`` takes, and which of them this one is for.
+        self.routes, self.role = tuple(ROLES), "document"
         self._in_roles: dict[str, LateInteraction] = {}
-
-    @property
-    def routes(self) -> tuple[str, ...]:
-        """The roles; none of what has a role already."""
-        return () if self.role else tuple(ROLES)
 
     def in_role(self, role: str | None) -> LateInteraction:
         """The same settings for texts of one role, ``"query"`` or else ``"document"``: one object for each."""
         role = "query" if role == "query" else "document"
         if role not in self._in_roles:
             self._in_roles[role] = copy.copy(self)
-            self._in_roles[role].role = role
+            vars(self._in_roles[role]).update(routes=(), role=role)
         return self._in_roles[role]
 
     def limit(self, limit: int | None) -> int | None:
         """Maximum number of tokens of a text before the prefix is put into it, where the model has this limit."""
-        role = self.role or "document"
-        longest = [length for length in (limit, self.settings[f"{role}_length"]) if length is not None]
-        return min(longest) - bool(self.settings[f"{role}_prefix"]) if longest else None
+        longest = [length for length in (limit, self.settings[f"{self.role}_length"]) if length is not None]
+        return min(longest) - bool(self.settings[f"{self.role}_prefix"]) if longest else None
 
     def read(self, reader: Any, rows: list[list[int]]) -> tuple[list[list[int]], npt.NDArray[np.int64]]:
         """The token ids of texts with prefix and expansion, and the marks of all tokens end to end.
@@ -108,7 +103,7 @@ class LateInteraction(nn.Module):
         Raises:
             ValueError: If a prefix or a mask token is not in the vocabulary.
         """
-        role, find_id = self.role or "document", reader.tokenizer_copy().tokenizer.token_to_id
+        role, find_id = self.role, reader.tokenizer_copy().tokenizer.token_to_id
         if word := self.settings[f"{role}_prefix"]:
             prefix = _require_id(find_id, word)
             rows = [[*row[:1], prefix, *row[1:]] for row in rows]

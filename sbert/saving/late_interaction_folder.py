@@ -28,14 +28,14 @@ def read_original(folder: Path, transformer: nn.Module, dtype: torch.dtype | Non
         dense = Dense(weight.shape[1], weight.shape[0], bias=False, activation="Identity")
         dense.linear.load_state_dict({"weight": weight})
     path = folder / "artifact.metadata"
-    found = read_object(path, missing_ok=True)
+    metadata = read_object(path, missing_ok=True)
     values: dict[str, Any] = {
-        "query_length": found.get("query_maxlen"),
-        "document_length": found.get("doc_maxlen"),
-        "query_prefix": found.get("query_token_id") or "[unused0]",
-        "document_prefix": found.get("doc_token_id") or "[unused1]",
-        "attend_to_expansion_tokens": found.get("attend_to_mask_tokens"),
-        "skiplist_words": [] if found.get("mask_punctuation") is False else None,
+        "query_length": metadata.get("query_maxlen"),
+        "document_length": metadata.get("doc_maxlen"),
+        "query_prefix": metadata.get("query_token_id") or "[unused0]",
+        "document_prefix": metadata.get("doc_token_id") or "[unused1]",
+        "attend_to_expansion_tokens": metadata.get("attend_to_mask_tokens"),
+        "skiplist_words": [] if metadata.get("mask_punctuation") is False else None,
     }
     return add_roles([transformer, dense.to(dtype or torch.float32)], JsonObject(values, path))
 
@@ -43,8 +43,8 @@ def read_original(folder: Path, transformer: nn.Module, dtype: torch.dtype | Non
 def add_roles(modules: list[Any], config: JsonObject) -> list[nn.Module]:
     """The modules of a folder of PyLate, with the normalization and the roles that its settings imply."""
     settings = LateInteraction().settings | _DEFAULTS
-    found = {name: config.field(name, type(default), None) for name, default in settings.items()}
-    settings |= {name: value for name, value in found.items() if value is not None}
+    stated = {name: config.field(name, type(default), None) for name, default in settings.items()}
+    settings |= {name: value for name, value in stated.items() if value is not None}
     with reading(config.path, "settings of queries and documents"):
         roles = LateInteraction(**settings)
     # PyLate writes the limit of its last call.

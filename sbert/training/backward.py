@@ -299,7 +299,7 @@ def _columns(vectors: Tensor, lengths: list[Tensor], texts: Tensor, ranks: Ranks
     values, counts = ranks.gather(padded, rows), ranks.gather(tokens.lengths[texts], rows)  # (rows, columns, ...)
     mask = torch.arange(longest, device=vectors.device) < counts[..., None]  # (rows, columns, longest)
     offsets = F.pad(counts.cumsum(0), (0, 0, 1, 0)).unbind(1)
-    return [TokenEmbeddings(values[:, i][mask[:, i]], each) for i, each in enumerate(offsets)]
+    return [TokenEmbeddings(values[:, i][mask[:, i]], start) for i, start in enumerate(offsets)]
 
 
 def _plan(

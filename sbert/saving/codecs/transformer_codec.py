@@ -49,8 +49,8 @@ _KNOWN = {
 def _read(folder: Path, options: ReadOptions) -> Transformer:
     path = next(filter(os.path.lexists, map(folder.joinpath, TRANSFORMER_CONFIGS)), folder / TRANSFORMER_CONFIGS[0])
     config = read_object(path, missing_ok=True)
-    if options.multi_vector:  # Read by the codec of LateInteraction.
-        config = JsonObject({key: value for key, value in config.items() if key not in _OF_ROLES}, path)
+    # LateInteraction reads those of roles.
+    config = JsonObject({**config, **dict.fromkeys(_OF_ROLES if options.multi_vector else ())}, path)
     arguments = _read_arguments(config, options.arguments)
     base = _base_of(folder, options.resolve)
     dtype = options.dtype or (half_precision_of(base) if options.keep_half else None) or torch.float32
