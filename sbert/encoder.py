@@ -148,8 +148,9 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
                 module.backend = "plain"
         self.name_or_path: str = os.fspath(modules[0]) if isinstance(modules[0], (str, os.PathLike)) else ""
         set_up(self, prompts, default_prompt_name, (settings.prompts, settings.default_prompt_name))
-        similarity = similarity_fn_name or settings.similarity_fn_name
-        self.similarity_fn_name = similarity or ("maxsim" if _gives_token_vectors(*chain) else "cosine")
+        of_tokens = [isinstance(module, (OfEachVector, LateInteraction)) for module in chain[1:]]
+        default = "maxsim" if isinstance(chain[0], Transformer) and of_tokens and all(of_tokens) else "cosine"
+        self.similarity_fn_name = similarity_fn_name or settings.similarity_fn_name or default
         self.truncate_dim: int | None = settings.truncate_dim if truncate_dim is None else truncate_dim
         # As in the metadata of the card, such as "en"; None if it names none or several.
         self.language: str | None = settings.language
@@ -722,9 +723,3 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
         if tolerance is None:  # Four units in the last place of the largest value.
             tolerance = max(1e-4, 4 * torch.finfo(self.dtype).eps * float(np.abs(vectors).max()))
         return verification.compare_vectors(self._reference, vectors, tolerance)
-
-
-def _gives_token_vectors(first: nn.Module, *rest: nn.Module) -> bool:
-    """Whether a chain is a transformer with modules after it, of which none makes one vector per text."""
-    of_tokens = [isinstance(module, (OfEachVector, LateInteraction)) for module in rest]
-    return isinstance(first, Transformer) and bool(rest) and all(of_tokens)

@@ -135,7 +135,7 @@ class ModelVectors:
 
 def _to_array(values: Any) -> Floats:
     """ModelVectors or scores of any type as a float32 array on the host."""
-    if isinstance(values, list) and values and values[0].ndim == 2:  # Of tokens: an array for each text.
+    if isinstance(values, list) and values and getattr(values[0], "ndim", 1) == 2:  # Of tokens: an array for each text.
         return np.fromiter(values, object, len(values))
     if isinstance(values, (list, tuple)) and values and isinstance(values[0], torch.Tensor):
         values = torch.stack(list(values))
@@ -146,7 +146,7 @@ def _to_array(values: Any) -> Floats:
 
 def _check_finite(values: Floats, items: Sequence[Any]) -> Floats:
     """Raise if a value is not finite: comparisons with NaN are false, so the metrics would look valid."""
-    wrong = (
+    wrong: Any = (
         [] if values.dtype == object else np.flatnonzero(~np.isfinite(values).all(axis=tuple(range(1, values.ndim))))
     )
     if len(wrong):
