@@ -330,17 +330,14 @@ def _on_tokens(
 
 
 def _maxsim(queries: TokenEmbeddings, documents: TokenEmbeddings) -> Tensor:
-    order = documents.lengths.argsort()
-    documents = documents.select(order)  # Those of equal length are compared in one product, without padding.
-    empty = documents.rows - sum(count for count, _ in documents.groups)
-    best, start = [documents.values.new_zeros(empty, len(queries.values))], 0
-    for count, length in documents.groups:
-        part = documents.values[start : start + count * length].view(count, length, -1)
-        start += count * length
-        step = max(1, _TOKEN_SCORES // (length * max(1, len(queries.values))))
-        parts = (part[low : low + step] for low in range(0, count, step))
-        best += [(vectors @ queries.values.T).amax(1) for vectors in parts]  # (some documents, query tokens)
-    return segment_sum(torch.cat(best)[order.argsort()].T, queries.offsets)
+    lengths, starts, tokens = documents.lengths.tolist(), documents.offsets.tolist(), queries.values
+    step = max(1, _TOKEN_SCORES // max(1, documents.longest * len(tokens)))
+    best: list[Tensor] = []
+    for low in range(0, len(lengths), step):  # One product for many documents: on Zen 4 faster than one for each.
+        part = documents.values[starts[low] : starts[min(low + step, len(lengths))]] @ tokens.T
+        scores = torch.split(part, lengths[low : low + step])  # (document tokens, query tokens) for each
+        best += [score.amax(0) if len(score) else tokens.new_zeros(len(tokens)) for score in scores]
+    return segment_sum(torch.stack(best).T, queries.offsets)
 
 
 def maxsim(a: TokenVectors, b: TokenVectors) -> Scores | Tensor:
