@@ -584,7 +584,7 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
         Example:
             >>> from sbert import SentenceEncoder
             >>> SentenceEncoder().predict([("Who naps?", "A cat naps."), ("Who naps?", "Taxes rise.")]).round(1)
-            array([0.6, 0. ], dtype=float32)
+            array([0.6, 0.2], dtype=float32)
         """
         queries, documents = map(list, zip(*pairs, strict=True))
         return self.similarity_pairwise(self.encode_query(queries), self.encode_document(documents))

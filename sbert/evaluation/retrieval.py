@@ -126,10 +126,7 @@ class RetrievalEvaluator(Evaluator):
     def measure(self, vectors: ModelVectors) -> dict[str, float]:
         """The metrics, each for its values of k."""
         if self._candidates is None:
-            everything = [list(range(len(self._corpus)))] * len(self._queries)
-            rankings = {
-                "": self._search(vectors) if self._similarity != "maxsim" else self._rerank(vectors, everything)
-            }
+            rankings = {"": self._search(vectors)}
         else:
             rankings = {"": self._rerank(vectors, self._candidates), "base_": self._candidates}
         relevant = ranking_metrics.pad(graded.values() for graded in self._relevant)  # (queries, most relevant)
