@@ -18,6 +18,8 @@ _OF_ROWS = frozenset(("rows", "groups", "text_size", "offsets_int32", "position_
 _in_any_mode = torch.inference_mode(False)
 # Bytes to a multiple of which the parts of one copy are aligned, for kernels that read several numbers at once.
 _ALIGNED = 16
+# Marks of tokens: the vector of one is left out; to another, no other token attends.
+DROPPED, HIDDEN = 1, 2
 # Devices with streams: copies from and to pinned memory need not be waited for. Elsewhere they might be read too early.
 _STREAMS = ("cuda", "xpu")
 
@@ -137,6 +139,17 @@ class Ragged:
         """Index of each token in the flattened padded matrix. Shape: (tokens,)."""
         return self.row_of_token * self.longest + self.position_of_token
 
+    def select(self, rows: Tensor) -> TokenEmbeddings:
+        """Rows in another order; one may be selected several times. Shape of ``rows``: (selected rows,)."""
+        return self._cut(self.offsets[:-1][rows], self.lengths[rows])
+
+    def _cut(self, starts: Tensor, lengths: Tensor, tokens: int | None = None, longest: int = -1) -> TokenEmbeddings:
+        """Rows of so many tokens each, from so many tokens on. Shape of both: (rows,)."""
+        offsets = F.pad(lengths.cumsum(0), (1, 0))
+        moved = (starts - offsets[:-1]).repeat_interleave(lengths, output_size=tokens)
+        positions = torch.arange(len(moved), device=offsets.device) + moved  # (tokens,)
+        return TokenEmbeddings(self.values[positions], offsets, longest)
+
     def padded(self, fill: float = 0, *, rows: int | None = None, longest: int | None = None) -> tuple[Tensor, Tensor]:
         """The rows as one matrix, padded on the right.
 
@@ -186,9 +199,10 @@ class TokenBatch(Ragged):
     Args:
         types: Which text of its pair each token belongs to, 0 or 1; None for single texts, and for models that do
             not ask for it.
+        marks: ``DROPPED``, ``HIDDEN`` or 0 for each token; None if there are none.
 
     Shape:
-        ids, types: (tokens,) int64. offsets: (rows + 1,). prompt_tokens: (rows,).
+        ids, types, marks: (tokens,) int64. offsets: (rows + 1,). prompt_tokens: (rows,).
 
     Example:
         >>> from sbert import TokenBatch
@@ -201,6 +215,7 @@ class TokenBatch(Ragged):
     """
 
     types: Tensor | None = None
+    marks: Tensor | None = None
 
     @property
     def ids(self) -> Tensor:
@@ -222,7 +237,10 @@ class TokenBatch(Ragged):
         return cls(ids, offsets, max(map(len, rows), default=0), prompt)
 
     def embeddings(self, values: Tensor, head: Any = None) -> TokenEmbeddings:
-        """Combine token vectors, (tokens, dim), with the row structure of this batch, and a language model's head."""
+        """Combine token vectors, (tokens, dim), with the row structure of this batch; ``DROPPED`` ones are left out."""
+        if self.marks is not None:
+            chosen = self.marks != DROPPED
+            return TokenEmbeddings(values[chosen], F.pad(chosen.cumsum(0), (1, 0))[self.offsets])
         tokens = TokenEmbeddings(values, self.offsets, self.longest, self.prompt_tokens, head=head)
         known = _OF_ROWS & vars(self).keys()
         vars(tokens).update(zip(known, map(vars(self).get, known), strict=True))
@@ -252,13 +270,20 @@ class TokenEmbeddings(Ragged):
     skipped: Tensor | None = None
     head: Any = None
 
+    def __len__(self) -> int:
+        return self.rows
+
+    def __getitem__(self, rows: slice) -> TokenEmbeddings:
+        return self.select(torch.arange(self.rows, device=self.device)[rows])
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the vectors."""
+        return self.values.device
+
     def without_prompt(self) -> TokenEmbeddings:
         """The tokens after the prompt of each row."""
         if self.prompt_tokens is None:
             return self
-        tokens, longest = self.text_size
-        offsets = F.pad((self.lengths - self.prompt_tokens).cumsum(0), (1, 0))
-        moved = self.offsets[:-1] + self.prompt_tokens - offsets[:-1]  # (rows,)
-        positions = torch.arange(tokens, device=offsets.device)
-        positions = positions + moved.repeat_interleave(offsets.diff(), output_size=tokens)  # (tokens,)
-        return TokenEmbeddings(self.values[positions], offsets, longest, skipped=self.prompt_tokens, head=self.head)
+        starts, lengths = self.offsets[:-1] + self.prompt_tokens, self.lengths - self.prompt_tokens
+        return replace(self._cut(starts, lengths, *self.text_size), skipped=self.prompt_tokens, head=self.head)

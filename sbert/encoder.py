@@ -20,12 +20,13 @@ from torch import Tensor, nn
 from sbert.backends import ENGINES, choose_backend, choose_engine
 from sbert.backends.huggingface import adapters_alone, decide_tokenizers
 from sbert.batch import TokenBatch, TokenEmbeddings
-from sbert.functional import SIMILARITIES, Similarity, check_similarity, pairwise_similarity
+from sbert.functional import ALL_SIMILARITIES, Similarity, check_similarity, pairwise_similarity
 from sbert.inputs.arguments import check_choice, warn, with_aliases
 from sbert.inputs.devices import adapt_half_precision, check_device, default_device
 from sbert.inputs.prompts import ROLES, with_role_prompt
 from sbert.inputs.texts import rows_of
-from sbert.modules import Router, Transformer
+from sbert.modules import LateInteraction, Router, Transformer
+from sbert.modules.dense import OfEachVector
 from sbert.modules.tokenizer import ReadsText
 from sbert.pipeline.compute import encode_texts
 from sbert.pipeline.model import EncoderMethods, choose_prompt, loading_options, set_up
@@ -63,7 +64,9 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
             are always float32.
         prompts: Texts to prepend to sentences, by name. Default: those of the folder.
         default_prompt_name: Name of the prompt that ``encode`` uses if it is given none.
-        similarity_fn_name: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``; of sparse vectors, ``"dot"``.
+        similarity_fn_name: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``; of sparse vectors, ``"dot"``;
+            ``"maxsim"``, the default of a ``Transformer`` with modules after it but no pooling, which gives one vector
+            per token.
         truncate_dim: Dimension to which each vector is truncated.
         revision: Branch, tag or commit on the hub.
         token: Access token for private models.
@@ -147,8 +150,11 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
                 module.backend = "plain"
         self.name_or_path: str = os.fspath(modules[0]) if isinstance(modules[0], (str, os.PathLike)) else ""
         set_up(self, prompts, default_prompt_name, (settings.prompts, settings.default_prompt_name))
-        default = settings.similarity_fn_name or ("dot" if self.is_sparse else "cosine")
-        self.similarity_fn_name = similarity_fn_name or default
+        of_tokens = [isinstance(module, (OfEachVector, LateInteraction)) for module in chain[1:]]
+        default = "dot" if self.is_sparse else "cosine"
+        if isinstance(chain[0], Transformer) and of_tokens and all(of_tokens):
+            default = "maxsim"
+        self.similarity_fn_name = similarity_fn_name or settings.similarity_fn_name or default
         # Of sparse vectors, the number of dimensions that remain, those of the greatest magnitude.
         self.max_active_dims: int | None = settings.max_active_dims
         self.truncate_dim: int | None = settings.truncate_dim if truncate_dim is None else truncate_dim
@@ -200,8 +206,9 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
 
     @property
     def routes(self) -> tuple[str, ...]:
-        """The names of the routes, if there is a ``Router`` among the modules."""
-        return next((tuple(module.routes) for module in self._modules.values() if isinstance(module, Router)), ())
+        """The names of the routes, if there is a ``Router`` or ``LateInteraction`` among the modules."""
+        routers = (module for module in self._modules.values() if isinstance(module, (Router, LateInteraction)))
+        return next((tuple(module.routes) for module in routers), ())
 
     @property
     def encoders(self) -> list[SentenceEncoder]:
@@ -225,6 +232,9 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
             if isinstance(module, Router):
                 has_router = True
                 chain += module.routes[name := module.find_route(name)]
+            elif isinstance(module, LateInteraction) and (has_router or module.routes):
+                has_router = True
+                chain.append(module.in_role(name))
             else:
                 chain.append(module)
         if not has_router:
@@ -273,7 +283,12 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
     def similarity_fn_name(self, name: str) -> None:
         if self.is_sparse and name != "dot":
             raise ValueError(f"sparse vectors are compared by their dot product, not {name}; pass 'dot'")
-        self._similarity_fn_name = check_similarity(name)
+        self._similarity_fn_name = check_similarity(name, ALL_SIMILARITIES)
+
+    @property
+    def is_multi_vector(self) -> bool:
+        """Whether ``encode`` gives one vector per token, which MaxSim compares."""
+        return self._similarity_fn_name == "maxsim"
 
     @property
     def is_sparse(self) -> bool:
@@ -316,7 +331,8 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
 
     def tokens(self, texts: Sequence[str], prompt: str = "", max_length: int | None = None) -> Tokens:
         """Token ids of texts after a prompt, from which a trainer takes its batches."""
-        return tokenize(self._reader, texts, prompt, max_length)
+        roles = next((module for module in self._modules.values() if isinstance(module, LateInteraction)), None)
+        return tokenize(self._reader, texts, prompt, max_length, roles)
 
     @as_encode
     @with_aliases
@@ -400,7 +416,8 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
 
         Shape:
             Output: (sentences, dim) float32; (dim,) for a single str; (0, dim) for none. Of a sparse encoder: a
-            ``scipy.sparse.csr_array``, (1, dim) for a single str, or a sparse tensor.
+            ``scipy.sparse.csr_array``, (1, dim) for a single str, or a sparse tensor. Of a model without a pooling: a
+            list of (tokens, dim), one for each sentence.
 
         Raises:
             ImportError: If the vectors are sparse, an array is wanted, and SciPy is not installed.
@@ -427,6 +444,8 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
             check_choice("output_value", output_value, ("sentence_embedding", "token_embeddings"))
             if precision != "float32" or normalize_embeddings or truncate_dim:
                 raise ValueError("token embeddings take no precision=, normalize_embeddings= and truncate_dim=")
+        if self.is_multi_vector and (precision != "float32" or out is not None):
+            raise ValueError("vectors per token are arrays of different lengths; leave precision= and out= out")
         if out is not None and (not as_array or single or (self.is_sparse and (shard or Path(out).suffix != ".npz"))):
             raise ValueError(
                 "out= takes the sentence embeddings of several sentences, as an array; sparse ones: a .npz"
@@ -467,6 +486,7 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
             elif settings.sparse and not settings.token_embeddings:
                 dim = model.get_sentence_embedding_dimension() if vectors == [] else model[0].vocab_size
                 return cast("Encoded", convert_sparse(vectors, dim, single, convert_to_numpy, convert_to_tensor, out))
+        vectors = list(map(Tensor.numpy, vectors)) if as_array and isinstance(vectors, list) else vectors
         return cast("Encoded", convert(vectors, single, convert_to_numpy, convert_to_tensor))
 
     def decode(self, vectors: Any, top: int = 10) -> list[list[tuple[str, float]]]:
@@ -587,7 +607,7 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
             >>> model.similarity(one, two).shape
             (1, 1)
         """
-        return cast("Similarity", sparse_dot) if self.is_sparse else SIMILARITIES[self.similarity_fn_name]
+        return cast("Similarity", sparse_dot if self.is_sparse else ALL_SIMILARITIES[self.similarity_fn_name])
 
     @property
     def similarity_pairwise(self) -> Similarity:
@@ -604,6 +624,17 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
             array([1., 1.], dtype=float32)
         """
         return cast("Similarity", partial(pairwise_similarity, name=self.similarity_fn_name))
+
+    def predict(self, pairs: Iterable[tuple[str, str]]) -> npt.NDArray[np.float32]:
+        """The similarity of the query and the document of each pair, as rerankers have it: each text is encoded once.
+
+        Example:
+            >>> from sbert import SentenceEncoder
+            >>> SentenceEncoder().predict([("Who naps?", "A cat naps."), ("Who naps?", "Taxes rise.")]).round(1)
+            array([0.6, 0.2], dtype=float32)
+        """
+        queries, documents = map(list, zip(*pairs, strict=True))
+        return self.similarity_pairwise(self.encode_query(queries), self.encode_document(documents))
 
     # ------------------------------------------------------------------------------------- save, push, verify
 
@@ -678,8 +709,11 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
 
     def _reference_vectors(self, texts: list[str]) -> npt.NDArray[np.float32]:
         """Vectors of texts without a prompt, computed in the dtype of the weights; those of routes side by side."""
-        jobs = [Encoding(encoder, EncodeSettings(plain=True)) for encoder in self.encoders]
-        return np.concatenate([encode_texts(job, texts, quiet=True) for job in jobs], 1)
+        encoders = list(map(self.route, ROLES)) if self.is_multi_vector else self.encoders
+        jobs = [Encoding(encoder, EncodeSettings(plain=True)) for encoder in encoders]
+        vectors = (encode_texts(job, texts, quiet=True) for job in jobs)  # Of tokens, their mean counts.
+        means = [torch.stack([x.mean(0) for x in part]) if isinstance(part, list) else part for part in vectors]
+        return np.concatenate(means, 1)
 
     @property
     def has_reference(self) -> bool:

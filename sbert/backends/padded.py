@@ -11,7 +11,7 @@ from torch import Tensor
 from sbert.backends.attention import padded_shape
 from sbert.backends.backend import Backend, RunBatch
 from sbert.backends.network import position_limit, vocab_size, without_cache
-from sbert.batch import TokenBatch
+from sbert.batch import HIDDEN, TokenBatch
 
 
 class Padded(Backend):
@@ -46,7 +46,10 @@ def padded_arguments(network: Any, batch: TokenBatch) -> dict[str, Any]:
         rows, most = padded_shape(batch, batch.ids.device)  # MPS compiles for each shape.
         longest = max(longest, min(most, position_limit(network) or most))
     ids, mask = batch.padded(fill=padding, rows=rows, longest=longest)
-    full = len(batch.ids) == mask.numel()
+    full = len(batch.ids) == mask.numel() and batch.marks is None
+    if batch.marks is not None:
+        marks = replace(batch, values=batch.marks, marks=None)
+        mask &= marks.padded(rows=rows, longest=longest)[0] != HIDDEN
     mask[:, 0] = True  # Attention over nothing is NaN, which would reach the gradients: so empty rows have padding.
     arguments = {"input_ids": ids, "attention_mask": None if full else mask.long(), **without_cache(network)}
     if batch.types is not None:

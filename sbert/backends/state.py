@@ -20,7 +20,7 @@ from sbert.backends.network import ModuleSnapshot, Samples, has_hooks, snapshot,
 from sbert.backends.packed import Packed
 from sbert.backends.padded import Padded, in_dtype
 from sbert.backends.parity import copy_without_hooks, parity, parity_limit, probe
-from sbert.batch import TokenBatch
+from sbert.batch import HIDDEN, TokenBatch
 from sbert.inputs.arguments import warn
 from sbert.storage.files import is_failure, is_out_of_memory
 from sbert.storage.processes import Lock
@@ -73,7 +73,7 @@ def forward(network: Any, batch: TokenBatch, plain: bool = False, engine: Engine
         Output: (tokens, dim), of the network's dtype or that of autocast.
     """
     call = inference_call.get()
-    if plain:
+    if plain or (batch.marks is not None and (batch.marks == HIDDEN).any()):  # A mask of tokens, which only that has.
         return in_dtype(call.settings.dtype if call else network.dtype, network, Padded(network).forward, batch)
     device = batch.values.device
     if call is None or network.training or torch.is_grad_enabled():

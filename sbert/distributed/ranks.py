@@ -73,7 +73,7 @@ class Ranks:
         """Gather the columns of a whole batch from all ranks; only those of this rank carry a gradient.
 
         Shape:
-            columns: (own rows, columns, dim). Output: (rows, columns, dim), in the order of the batch.
+            columns: (own rows, columns, ...). Output: (rows, columns, ...), in the order of the batch.
         """
         if self.world == 1:
             return columns

@@ -53,8 +53,9 @@ class ModelVectors:
         self._cache: dict[tuple[str, str | None], tuple[dict[str, int], Floats]] = {}
 
     def choose_similarity(self, name: str | None) -> str:
-        """A similarity; by default the cosine, or the dot product of sparse vectors."""
-        return name or ("dot" if self.is_sparse else "cosine")
+        """A similarity; by default the cosine, or the dot product of sparse vectors, or MaxSim of those of tokens."""
+        of_tokens = getattr(self._model, "is_multi_vector", False)
+        return name or ("maxsim" if of_tokens else "dot" if self.is_sparse else "cosine")
 
     @property
     def is_cross_encoder(self) -> bool:
@@ -70,7 +71,7 @@ class ModelVectors:
             prompt: The name of one of the model's prompts, or a text, instead of the model's prompt for this kind.
 
         Shape:
-            Output: (texts, dim) float32.
+            Output: (texts, dim) float32; of a multi-vector encoder (texts,), an array (tokens, dim) for each.
 
         Raises:
             ValueError: If the model has a default prompt, but none for this kind; or a vector is not finite.
@@ -99,7 +100,7 @@ class ModelVectors:
 
         def vectors(part: Sequence[str]) -> Floats:
             encoded = _to_array(encode(list(part), **options))
-            if encoded.ndim != 2 or len(encoded) != len(part):
+            if (encoded.ndim != 2 and encoded.dtype != object) or len(encoded) != len(part):
                 name, shape = type(self._model).__name__, encoded.shape
                 raise ValueError(f"{name}.encode returns the shape {shape} for {len(part)} texts; return (texts, dim)")
             return encoded
@@ -126,19 +127,22 @@ class ModelVectors:
 
     def _share(self, items: Sequence[Any], action: Callable[[Sequence[Any]], Floats]) -> Floats:
         """The result of an action for all items; each rank runs it on its part of them."""
-        ranks = self.ranks
+        ranks = ALONE if getattr(self._model, "is_multi_vector", False) else self.ranks
         # A rank without items takes one nevertheless, to know the shape of the results.
         part = items[ranks.rank :: ranks.world] or items[:1]
-        result = torch.from_numpy(np.ascontiguousarray(ranks.together(lambda: action(part))))
+        array = ranks.together(lambda: action(part))
         if ranks.world == 1 or not items:
-            return _check_finite(result.numpy(), items)
-        result, size = result[: len(items[ranks.rank :: ranks.world])], math.prod(result.shape[1:])
+            return _check_finite(array, items)
+        result = torch.from_numpy(np.ascontiguousarray(array[: len(items[ranks.rank :: ranks.world])]))
+        size = math.prod(result.shape[1:])
         gathered = ranks.gather(result.reshape(len(result), 1, size), len(items))  # (items, 1, size)
         return _check_finite(gathered.reshape(len(items), *result.shape[1:]).numpy(), items)
 
 
 def _to_array(values: Any) -> Floats:
     """ModelVectors or scores of any type as a float32 array on the host."""
+    if isinstance(values, list) and values and getattr(values[0], "ndim", 1) == 2:  # Of tokens: an array for each text.
+        return np.fromiter(values, object, len(values))
     if isinstance(values, (list, tuple)) and values and isinstance(values[0], torch.Tensor):
         values = torch.stack(list(values))
     if isinstance(values, torch.Tensor):
@@ -149,7 +153,9 @@ def _to_array(values: Any) -> Floats:
 
 def _check_finite(values: Floats, items: Sequence[Any]) -> Floats:
     """Raise if a value is not finite: comparisons with NaN are false, so the metrics would look valid."""
-    wrong = np.flatnonzero(~np.isfinite(values).all(axis=tuple(range(1, values.ndim))))
+    wrong: Any = (
+        [] if values.dtype == object else np.flatnonzero(~np.isfinite(values).all(axis=tuple(range(1, values.ndim))))
+    )
     if len(wrong):
         remedy = "check whether its weights are finite, and pass dtype='float32' if it was loaded with another dtype"
         raise ValueError(f"the model gives NaN or infinity for {items[wrong[0]]!r:.80}; {remedy}")

@@ -12,7 +12,7 @@ from sbert.evaluation import metrics
 from sbert.evaluation.evaluator import Evaluator
 from sbert.evaluation.metric_checks import check_finite_values, check_labels, check_text_columns
 from sbert.evaluation.model_vectors import Floats, ModelVectors
-from sbert.functional import SIMILARITIES, check_similarity, pairwise_similarity
+from sbert.functional import ALL_SIMILARITIES, check_similarity, pairwise_similarity
 from sbert.inputs.arguments import check_number
 from sbert.inputs.texts import records_of
 from sbert.losses import SoftmaxLoss
@@ -371,5 +371,5 @@ def score_candidates(
     asked = vectors(queries, "query", prompts[0])  # (queries, dim)
     vectors(texts, "document", prompts[1])  # One call that encodes all texts; later calls read those of one query.
     documents = (vectors(listed, "document", prompts[1]) for listed in candidates)
-    compare = SIMILARITIES[vectors.choose_similarity(similarity)]
+    compare = ALL_SIMILARITIES[vectors.choose_similarity(similarity)]
     return [compare(*pair)[0] for pair in zip(asked, documents, strict=True)]

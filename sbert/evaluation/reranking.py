@@ -11,7 +11,7 @@ from sbert.evaluation.evaluator import Evaluator
 from sbert.evaluation.model_vectors import ModelVectors
 from sbert.evaluation.pair_evaluators import score_candidates
 from sbert.evaluation.ranking_metrics import average_precision_at, ndcg_at, pad, recall_at, reciprocal_rank_at
-from sbert.functional import check_similarity
+from sbert.functional import ALL_SIMILARITIES, check_similarity
 from sbert.inputs.arguments import check_count
 from sbert.inputs.texts import texts_of
 
@@ -86,7 +86,8 @@ class RerankingEvaluator(Evaluator):
                 self._grades.append([1.0] * len(positive) + [0.0] * len(further))
             self._candidates.append(candidates)
             self._relevant.append([1.0] * len(positive))
-        self._k, self._similarity = check_count("k", k), similarity and check_similarity(similarity)
+        self._k = check_count("k", k)
+        self._similarity = similarity and check_similarity(similarity, ALL_SIMILARITIES)
 
     def measure(self, vectors: ModelVectors) -> dict[str, float]:
         """MAP, MRR and nDCG; with the candidates of a retriever, the same of its own order, and its recall."""

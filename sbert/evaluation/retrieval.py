@@ -11,7 +11,7 @@ from sbert.evaluation import ranking_metrics
 from sbert.evaluation.evaluator import Evaluator
 from sbert.evaluation.model_vectors import ModelVectors
 from sbert.evaluation.pair_evaluators import score_candidates
-from sbert.functional import check_similarity
+from sbert.functional import ALL_SIMILARITIES, check_similarity
 from sbert.inputs.arguments import check_count, check_number
 from sbert.inputs.texts import texts_of
 from sbert.search import semantic_search
@@ -57,8 +57,8 @@ class RetrievalEvaluator(Evaluator):
         mrr_at: The values of k for MRR.
         ndcg_at: The values of k for nDCG.
         map_at: The values of k for MAP.
-        similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``. Default: the cosine; of sparse vectors,
-            the dot product.
+        similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``; ``"maxsim"`` of multi-vector encoders.
+            Default: that of sparse and multi-vector encoders, else the cosine.
         block: Maximum number of documents per block; fewer if their vectors would not fit 256 MB.
         candidates: For each query id, the ids of the documents that another search found, best first.
         rerank: Number of candidates of each query that the model ranks.
@@ -126,7 +126,8 @@ class RetrievalEvaluator(Evaluator):
         at = (ndcg_at, accuracy_at, precision_recall_at, precision_recall_at, mrr_at, map_at)
         by_name = zip(_METRICS, at, strict=True)
         self._metrics = [(name, check_count(f"{name}_at", k)) for name, ks in by_name for k in ks]
-        self._block, self._similarity = check_count("block", block), similarity and check_similarity(similarity)
+        self._block = check_count("block", block)
+        self._similarity = similarity and check_similarity(similarity, ALL_SIMILARITIES)
 
     def measure(self, vectors: ModelVectors) -> dict[str, float]:
         """The metrics, each for its values of k."""

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from sbert.batch import TokenEmbeddings
+from sbert.functional import token_rows
 
 
 class Data(NamedTuple):
@@ -45,11 +48,18 @@ def check_margin(margin: float, name: str = "margin") -> float:
     return margin
 
 
-def check_columns(loss: object, *columns: Tensor) -> list[Tensor]:
+def check_columns(loss: object, *columns: Any) -> list[Any]:
     """Check that the columns are matrices of one shape, and return them in one dtype, at least float32.
 
-    In bfloat16, whose precision near 1 is 1/128, similarities would be too inaccurate.
+    In bfloat16, whose precision near 1 is 1/128, similarities would be too inaccurate. Of a loss with
+    ``similarity="maxsim"``, the columns are ``TokenEmbeddings`` of as many texts.
     """
+    if getattr(loss, "similarity", None) == "maxsim":
+        if not all(isinstance(column, TokenEmbeddings) for column in columns):
+            raise TypeError(
+                f"{type(loss).__name__} with 'maxsim' takes vectors of tokens; use a model without a pooling"
+            )
+        return [token_rows("a column", column) for column in columns]
     name, dtype = type(loss).__name__, torch.float32
     for column in columns:
         if not isinstance(column, Tensor) or not column.is_floating_point():

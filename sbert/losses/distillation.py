@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sbert.functional import check_similarity, pairwise_similarity
+from sbert.functional import ALL_SIMILARITIES, check_similarity, pairwise_similarity
 from sbert.losses.checks import check_columns, check_dim, check_mask, check_temperature, project, require_labels
 from sbert.losses.margin_losses import DISTANCES, check_distance, pairwise_distance
 from sbert.losses.module import LossModule
@@ -112,6 +112,7 @@ class MarginMSELoss(LossModule):
 
     Args:
         similarity: s, ``"dot"``, ``"cosine"``, ``"euclidean"`` or ``"manhattan"``; the last two are negative distances.
+            With ``"maxsim"``, the columns are ``TokenEmbeddings``.
 
     Shape:
         Each column: (rows, dim). labels: (rows, negatives) or, with one negative, (rows,): the teacher's score of
@@ -134,7 +135,7 @@ class MarginMSELoss(LossModule):
 
     def __init__(self, similarity: str = "dot") -> None:
         super().__init__()
-        self.similarity: str = check_similarity(similarity)
+        self.similarity: str = check_similarity(similarity, ALL_SIMILARITIES)
 
     def forward(self, anchor: Tensor, positive: Tensor, *negatives: Tensor, labels: Tensor) -> Tensor:
         _check_negatives(self, negatives, "a margin is the positive's score minus a negative's")
@@ -157,6 +158,7 @@ class DistillKLDivLoss(LossModule):
     Args:
         temperature: t, divides the student's scores. Greater values make the distribution flatter.
         similarity: s, ``"dot"``, ``"cosine"``, ``"euclidean"`` or ``"manhattan"``; the last two are negative distances.
+            With ``"maxsim"``, the columns are ``TokenEmbeddings``.
         teacher_temperature: t', divides the teacher's scores; by default t. Suit it to their spread.
 
     Shape:
@@ -188,16 +190,16 @@ class DistillKLDivLoss(LossModule):
         self.temperature: float = check_temperature(temperature)
         chosen = temperature if teacher_temperature is None else teacher_temperature
         self.teacher_temperature: float = check_temperature(chosen)
-        self.similarity: str = check_similarity(similarity)
+        self.similarity: str = check_similarity(similarity, ALL_SIMILARITIES)
 
     def forward(
         self, anchor: Tensor, positive: Tensor, *negatives: Tensor, labels: Tensor, mask: Tensor | None = None
     ) -> Tensor:
         _check_negatives(self, negatives, "the distribution over one candidate is always 1")
         columns = check_columns(self, anchor, positive, *negatives)
-        labels = require_labels(self, labels, (len(anchor), 1 + len(negatives))).to(columns[0].dtype)
+        labels = require_labels(self, labels, (len(anchor), 1 + len(negatives)))
         student = _candidate_scores(columns, self.similarity) / self.temperature  # (rows, 1 + negatives)
-        teacher = labels / self.teacher_temperature
+        teacher = labels.to(student.dtype) / self.teacher_temperature
         if mask is not None:
             check_mask(self, mask, student.shape)
             # Not -inf, as 0 * inf is NaN.

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from sbert.functional import SIMILARITIES, check_similarity, cos_sim, pairwise_cosines
+from sbert.functional import ALL_SIMILARITIES, SIMILARITIES, check_similarity, cos_sim, pairwise_cosines
 from sbert.inputs.arguments import check_choice
 from sbert.losses.checks import Data, check_columns, check_margin, check_temperature
 from sbert.losses.module import LossModule
@@ -68,6 +68,8 @@ class MultipleNegativesRankingLoss(LossModule):
     Args:
         temperature: t, divides the similarity. Smaller values give hard candidates more weight.
         similarity: s, ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``; the last two are negative distances.
+            With ``"maxsim"``, the columns are ``TokenEmbeddings``; s is then a sum over the query's tokens, so that a
+            temperature near 1 suits it.
         symmetric: Whether to average with the loss in the other direction: each positive's anchor against all anchors
             in the batch.
         guide_margin: Subtracted from the guide's cosine of the positive. Greater values remove more candidates.
@@ -126,7 +128,7 @@ class MultipleNegativesRankingLoss(LossModule):
             raise ValueError(f"contrast={contrast!r}; pass a tuple of some of {', '.join(_CONTRASTS)}, each once")
         check_choice("hardness_mode", hardness_mode, ("all", "in_batch", "hard"))
         self.temperature: float = check_temperature(temperature)
-        self.similarity: str = check_similarity(similarity)
+        self.similarity: str = check_similarity(similarity, ALL_SIMILARITIES)
         self.symmetric: bool = symmetric
         self.guide_margin: float = guide_margin
         self.relative_margin: bool = relative_margin
@@ -172,7 +174,7 @@ class MultipleNegativesRankingLoss(LossModule):
         limit = None if guide is None else self._limit(guide, part)
         scores = []
         for query, column in blocks:
-            similarities: Tensor = SIMILARITIES[self.similarity](columns[query][part], columns[column])
+            similarities: Tensor = ALL_SIMILARITIES[self.similarity](columns[query][part], columns[column])
             block = similarities / self.temperature  # (part rows, rows)
             if self.hardness and query == 0 and column > 0:
                 block = block + self.hardness * similarities.detach() * self._weigh(column, same_row)

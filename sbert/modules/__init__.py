@@ -8,6 +8,7 @@
 | ``LSTM`` | token vectors → token vectors |
 | ``Pooling`` | token vectors → vectors |
 | ``Dense``, ``LayerNorm``, ``Dropout``, ``Normalize`` | vectors → vectors |
+| ``LateInteraction`` | token vectors → the same; how queries and documents are read |
 | ``Router`` | one chain of modules for queries, another for documents |
 
 >>> from sbert import Normalize, Pooling, SentenceEncoder
@@ -19,6 +20,7 @@
 
 from sbert.inputs.arguments import publish
 from sbert.modules.dense import Dense, Dropout, LayerNorm, Normalize
+from sbert.modules.late_interaction import LateInteraction
 from sbert.modules.lstm import LSTM
 from sbert.modules.pooling import Pooling, register_pooling
 from sbert.modules.registry import BUILT_IN, register_module
@@ -37,6 +39,7 @@ __all__ = [
     "WordEmbeddings",
     "StaticEmbedding",
     "SparseStaticEmbedding",
+    "LateInteraction",
     "Router",
     "register_module",
     "register_pooling",

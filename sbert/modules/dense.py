@@ -1,11 +1,14 @@
-"""Modules that map one vector per text to another: Normalize, Dense, LayerNorm, Dropout."""
+"""Modules that map each vector to another, of a text or of a token: Normalize, Dense, LayerNorm; Dropout."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor, nn
 
+from sbert.batch import TokenEmbeddings
 from sbert.functional import accumulation_dtype, directions
 from sbert.inputs.arguments import known_arguments
 
@@ -19,7 +22,18 @@ DENSE_ACTIVATIONS: dict[str, type[nn.Module]] = {
 }
 
 
-class Normalize(nn.Module):
+class OfEachVector(nn.Module):
+    """A module that maps each vector, of a text or of a token, by itself: (vectors, dim) to (vectors, dim)."""
+
+    convert: Callable[[Tensor], Tensor]
+
+    def forward(self, vectors: Any) -> Any:
+        if isinstance(vectors, TokenEmbeddings):
+            return replace(vectors, values=self.convert(vectors.values))
+        return self.convert(vectors)
+
+
+class Normalize(OfEachVector):
     """Scales each vector to length 1.
 
         y = x / |x|_2, and 0 for a vector of zeros
@@ -34,11 +48,11 @@ class Normalize(nn.Module):
         tensor([[0.6000, 0.8000]])
     """
 
-    def forward(self, vectors: Tensor) -> Tensor:
-        return directions(vectors)
+    def convert(self, vectors: Tensor) -> Tensor:
+        return directions(vectors.to(accumulation_dtype(vectors.dtype)))
 
 
-class Dense(nn.Module):
+class Dense(OfEachVector):
     """A linear layer with an activation.
 
         y = f(W x + b); with ``residual``, + x or, if the dimensions differ, + V x
@@ -78,14 +92,14 @@ class Dense(nn.Module):
             same = in_features == out_features
             self.residual: Any = nn.Identity() if same else nn.Linear(in_features, out_features, bias=False)
 
-    def forward(self, vectors: Tensor) -> Tensor:
+    def convert(self, vectors: Tensor) -> Tensor:
         vectors = vectors.to(self.linear.weight.dtype)
         output: Tensor = self.activation_function(self.linear(vectors))  # (rows, out_features)
         output = output.to(accumulation_dtype(output.dtype))  # Less under autocast, or of weights in half precision.
         return output + self.residual(vectors) if self.use_residual else output
 
 
-class LayerNorm(nn.Module):
+class LayerNorm(OfEachVector):
     """Layer normalization of each vector.
 
         y = (x - mean(x)) / sqrt(var(x) + 1e-5) * w + b
@@ -111,7 +125,7 @@ class LayerNorm(nn.Module):
         super().__init__()
         self.norm: nn.LayerNorm = nn.LayerNorm(dim)
 
-    def forward(self, vectors: Tensor) -> Tensor:
+    def convert(self, vectors: Tensor) -> Tensor:
         return self.norm(vectors.to(self.norm.weight.dtype))  # type: ignore[no-any-return]
 
 

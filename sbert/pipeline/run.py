@@ -206,16 +206,18 @@ class Encoding:
         settings = self.settings
         if settings.token_embeddings:
             return [part.clone() for part in output.values.float().split(output.lengths.tolist())]
-        if not isinstance(output, Tensor):
+        if not isinstance(output, Tensor) and not self.model.is_multi_vector:
             raise ValueError(
-                "the modules give one vector per token and none per text; add a Pooling after them, or pass"
-                " output_value='token_embeddings'"
+                "the modules give one vector per token and none per text; add a Pooling after them, or, for an encoder"
+                " with one vector per token, pass similarity_fn_name='maxsim'"
             )
-        vectors = output.float()
+        vectors = (output if isinstance(output, Tensor) else output.values).float()
         if settings.truncate_dim is not None:
             vectors = truncate(vectors, settings.truncate_dim)
         vectors = directions(vectors) if settings.normalize else vectors
-        return sparse_rows(vectors, settings.max_active_dims, self.to) if settings.sparse else vectors
+        if isinstance(output, Tensor):
+            return sparse_rows(vectors, settings.max_active_dims, self.to) if settings.sparse else vectors
+        return [part.clone() for part in vectors.to(self.to).split(output.lengths.tolist())]
 
     def token_modules(self) -> Any:
         """The modules up to the last one that gives one vector per token."""

@@ -36,9 +36,10 @@ class Tokens:
         prompt_tokens: Number of leading tokens of each text that belong to its prompt; None without prompts.
         types: Which text of its pair each token belongs to; None for single texts, and if the model does not use it.
         unreadable: Whether each text consists mostly of unknown tokens: see ``TokenKinds``.
+        marks: As of ``TokenBatch``.
 
     Shape:
-        ids, types: (tokens,) int32. offsets: (texts + 1,) int64. truncated, unreadable: (texts,) bool.
+        ids, types, marks: (tokens,) int32. offsets: (texts + 1,) int64. truncated, unreadable: (texts,) bool.
         prompt_tokens: (texts,).
     """
 
@@ -48,6 +49,7 @@ class Tokens:
     prompt_tokens: npt.NDArray[np.int64] | None = None
     types: npt.NDArray[np.int32] | None = None
     unreadable: npt.NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, bool))
+    marks: npt.NDArray[np.int64] | None = None
 
     @classmethod
     def join(cls, parts: Sequence[Tokens]) -> Tokens:
@@ -58,6 +60,7 @@ class Tokens:
             np.concatenate([part.truncated for part in parts]),
             np.concatenate([np.zeros_like(p.lengths) if p.prompt_tokens is None else p.prompt_tokens for p in parts]),
             unreadable=np.concatenate([part.unreadable for part in parts]),
+            marks=None if parts[0].marks is None else np.concatenate([part.marks for part in parts]),
         )
 
     @cached_property
@@ -67,7 +70,7 @@ class Tokens:
 
     def batch(self, rows: npt.NDArray[np.int64], device: torch.device | None = None) -> TokenBatch:
         """The texts ``rows``, in that order, on a device; by default on the CPU."""
-        prompt, types = self.prompt_tokens, self.types
+        prompt, types, marks = self.prompt_tokens, self.types, self.marks
         if len(self.offsets) == 2 and len(rows) == 1:  # Of one text, which is all there is.
             offsets, lengths = self.offsets, self.offsets[1:]
             positions: slice | npt.NDArray[np.int64] = slice(None)
@@ -82,6 +85,7 @@ class Tokens:
             int(lengths.max(initial=0)),
             None if prompt is None else torch.from_numpy(np.minimum(lengths, prompt[rows])),
             None if types is None else torch.from_numpy(types[positions].astype(np.int64)),
+            None if marks is None else torch.from_numpy(marks[positions]),
         )
         return batch if device is None or device.type == "cpu" else batch.to(device)
 
@@ -126,7 +130,9 @@ def groups(texts: Iterable[Text], length: Callable[[Text], int]) -> Iterator[tup
         yield first, group
 
 
-def tokenize(reader: ReadsText, texts: Sequence[str], prompt: str = "", max_length: int | None = None) -> Tokens:
+def tokenize(
+    reader: ReadsText, texts: Sequence[str], prompt: str = "", max_length: int | None = None, roles: Any = None
+) -> Tokens:
     """Tokenize texts and truncate those that exceed the ``max_seq_length`` of the reader.
 
     No more than ``most_characters`` are read of each.
@@ -136,8 +142,9 @@ def tokenize(reader: ReadsText, texts: Sequence[str], prompt: str = "", max_leng
         texts: The texts.
         prompt: Text prepended to each text; it counts toward the limit.
         max_length: A lower limit for these texts.
+        roles: The ``LateInteraction`` of a model that has one.
     """
-    limit = reader.max_seq_length
+    limit = reader.max_seq_length if roles is None else roles.limit(reader.max_seq_length)
     if max_length is not None:
         limit = max_length if limit is None else min(limit, max_length)
     most = None if limit is None else most_characters(limit)
@@ -155,12 +162,13 @@ def tokenize(reader: ReadsText, texts: Sequence[str], prompt: str = "", max_leng
         for row, ids in enumerate(rows):
             if len(ids) > limit:
                 rows[row], truncated[row] = _truncate(ids, limit, reader), True
+    rows, marks = (rows, None) if roles is None else roles.read(reader, rows)
     flat, offsets = _flat(rows)
     size = getattr(reader, "vocab_size", None)
     if size is not None and flat.max(initial=0) >= size:
         raise _without_vector(flat, size, "id", offsets, texts)
     prompts = None if prompt_tokens is None else np.full(len(rows), prompt_tokens)
-    tokens = Tokens(flat, offsets, np.array(truncated, bool), prompts, unreadable=np.zeros(len(rows), bool))
+    tokens = Tokens(flat, offsets, np.array(truncated, bool), prompts, None, np.zeros(len(rows), bool), marks)
     return find_unreadable(reader, texts, tokens)
 
 

@@ -19,7 +19,8 @@ from torch import nn
 from sbert.functional import SIMILARITIES
 from sbert.modules import Dense, Normalize, Pooling, Router, StaticEmbedding, Transformer
 from sbert.saving.codecs import Arguments, ReadOptions, find_class, find_codec, type_name
-from sbert.saving.format import CARD, MODULES, POOLING_KEYS, REFERENCE, SETTINGS, EncoderSettings
+from sbert.saving.format import CARD, MODULES, MULTI_VECTOR, POOLING_KEYS, REFERENCE, SETTINGS, EncoderSettings
+from sbert.saving.late_interaction_folder import add_roles, read_original, role_settings
 from sbert.saving.model_card import encoder_card
 from sbert.saving.verification import Reference
 from sbert.storage.files import JsonObject, UnreadableError, inside, read_json, read_object, write_json
@@ -48,22 +49,28 @@ def read_folder(
     Raises:
         ValueError: If a file is damaged or names an unknown module; the message names the file.
     """
-    settings, options = _read_settings(folder), ReadOptions(dtype, resolve, arguments, keep_half)
+    config = read_object(folder / SETTINGS, missing_ok=True)
+    settings = _read_settings(folder, config)
+    options = ReadOptions(dtype, resolve, arguments, keep_half, config.get("model_type") in MULTI_VECTOR)
     # A broken link is an error, not a model without modules.json.
     read = _read_modules if os.path.lexists(folder / MODULES) else _read_plain_model
-    return settings, read(folder, options), read_reference(folder / REFERENCE)
+    modules = read(folder, options)
+    if config.get("model_type") == "ColBERT":
+        modules = add_roles(modules, config)
+    return settings, modules, read_reference(folder / REFERENCE)
 
 
-def _read_settings(folder: Path) -> EncoderSettings:
+def _read_settings(folder: Path, config: JsonObject) -> EncoderSettings:
     """Prompts, similarity, truncation and language of the encoder in ``folder``."""
-    config = read_object(folder / SETTINGS, missing_ok=True)
     kind = config.get("model_type") or "SentenceTransformer"
-    if kind not in ("SentenceTransformer", "SparseEncoder"):
+    if kind not in ("SentenceTransformer", "SparseEncoder", *MULTI_VECTOR):
         remedy = "load it with CrossEncoder" if kind == "CrossEncoder" else "load it with another library"
         raise config.error(f"describes a {kind}, not a sentence encoder", remedy)
     prompts, default = read_prompts(config)
     similarity = config.field("similarity_fn_name", str, None)
-    if similarity is not None and similarity not in SIMILARITIES:
+    if kind in MULTI_VECTOR and similarity != "meanmaxsim":
+        similarity = None  # MaxSim; PyLate may name that of the model that was trained.
+    elif similarity is not None and similarity not in SIMILARITIES:
         raise config.error(f"gives similarity_fn_name={similarity!r}, not one of {', '.join(SIMILARITIES)}")
     truncate_dim = config.field("truncate_dim", int, None)
     if truncate_dim is not None and truncate_dim < 1:
@@ -131,6 +138,8 @@ def _read_plain_model(folder: Path, options: ReadOptions) -> list[nn.Module]:
         return [static, Normalize()] if config.get("normalize") else [static]
     transformer = find_codec(Transformer).read(folder, options)
     architectures = config.field("architectures", list, None) or [""]
+    if "HF_ColBERT" in architectures:
+        return read_original(folder, transformer, options.dtype)
     is_decoder = str(architectures[0]).endswith("ForCausalLM") and config.get("is_causal") is not False
     return [transformer, Pooling("lasttoken" if is_decoder else "mean")]
 
@@ -178,8 +187,11 @@ def write_folder(
         reference: Texts with their vectors, for ``verify``.
     """
     entries = []
+    roles = role_settings(list(model), model.max_seq_length) if model.is_multi_vector else {}
     for index, module in enumerate(model):
         kind = type(module)
+        if roles and kind not in (Transformer, Dense):  # Implied by the settings.
+            continue
         where = "" if kind in (Transformer, Router) and index == 0 else f"{index}_{kind.__name__}"
         (folder / where).mkdir(exist_ok=True)
         find_codec(kind).write(module, folder / where, input_dims)
@@ -187,8 +199,8 @@ def write_folder(
     write_json(folder / MODULES, entries)
     truncation = {} if model.truncate_dim is None else {"truncate_dim": model.truncate_dim}
     truncation |= {} if model.max_active_dims is None else {"max_active_dims": model.max_active_dims}
-    described = "SparseEncoder" if model.is_sparse else "SentenceTransformer"
-    write_settings(folder, described, model, similarity_fn_name=model.similarity_fn_name, **truncation)
+    described = "ColBERT" if roles else "SparseEncoder" if model.is_sparse else "SentenceTransformer"
+    write_settings(folder, described, model, similarity_fn_name=model.similarity_fn_name, **truncation, **roles)
     vectors = [[float(x) for x in row] for row in reference["vectors"]]
     write_json(folder / REFERENCE, {**reference, "vectors": vectors})
     (folder / CARD).write_text(encoder_card(name, path, model), encoding="utf-8")

@@ -19,8 +19,10 @@ WORDS_CONFIG = "wordembedding_config.json"
 WORDS_VOCABULARY = "whitespacetokenizer_config.json"
 LSTM_CONFIG = "lstm_config.json"
 ROUTER_CONFIG = "router_config.json"
-THEIRS = "sentence_transformers."
+THEIRS, PYLATE = "sentence_transformers.", "pylate.models."
 OURS = "sbert."
+# What PyLate and sentence-transformers call encoders with one vector per token.
+MULTI_VECTOR = ("ColBERT", "MultiVectorEncoder")
 
 # The file names that sentence-transformers has used for the settings of a transformer.
 TRANSFORMER_CONFIGS = [

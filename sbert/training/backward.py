@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sbert.batch import move
+from sbert.batch import TokenEmbeddings, move
 from sbert.distributed.ranks import ALONE, Ranks
 from sbert.inputs.devices import default_batch_tokens
 from sbert.inputs.prompts import column_prompts
@@ -222,28 +223,30 @@ def backward(
     cached = cached and len(chunks) > 1
     autocast = torch.autocast(device.type, dtype) if dtype != torch.float32 else nullcontext()
 
-    def encode(run: Callable[..., Tensor], rows: npt.NDArray[np.int64]) -> Tensor:
+    def encode(run: Callable[..., Any], rows: npt.NDArray[np.int64]) -> tuple[Tensor, Tensor | None]:
         with autocast:
-            result = run(batch.tokens.batch(rows).to(device))
-        return result.float() if result.dtype.itemsize < 4 else result
+            vectors, lengths = _vectors(run(batch.tokens.batch(rows).to(device)))
+        return vectors.float() if vectors.dtype.itemsize < 4 else vectors, lengths
 
-    sizes = list(map(len, chunks))
+    sizes: list[int] = []
     states: list[list[Tensor]] = []
     outputs: list[Tensor | None] = []
+    lengths: list[Tensor] = []
     leaf = torch.empty(0)
     with torch.set_grad_enabled(not cached):
-        for start, run, rows in zip(np.cumsum([0, *sizes]).tolist(), encoders, chunks, strict=False):
+        for run, rows in zip(encoders, chunks, strict=True):
             states.append(get_random_state(device) if cached else [])
-            part = encode(run, rows)
-            if start == 0:  # One tensor for all chunks, since many small ones would fragment memory.
-                leaf = part.detach().new_empty(sum(sizes), part.shape[1])  # (texts, dim)
-            leaf[start : start + len(part)] = part.detach()
+            part, of_texts = encode(run, rows)
+            if not sizes:  # One tensor for all chunks, since many small ones would fragment memory.
+                most = len(position) if of_texts is None else len(batch.tokens.ids)
+                leaf = part.detach().new_empty(most, part.shape[1])  # (texts or tokens, dim)
+            lengths += [] if of_texts is None else [of_texts]
+            leaf[sum(sizes) : sum(sizes) + len(part)] = part.detach()
+            sizes.append(len(part))
             outputs.append(None if cached else part)
-    leaf.requires_grad_()
-    columns = leaf[position[batch.columns]]  # (own rows, columns, dim)
-    if ranks.world > 1:
-        columns = ranks.gather(columns, batch.rows)  # (rows, columns, dim)
-    value = sum_parts(loss(*columns.unbind(1), **batch.extras), parts)
+    leaf = leaf[: sum(sizes)].requires_grad_()
+    columns = _columns(leaf, lengths, position[batch.columns], ranks, batch.rows)
+    value = sum_parts(loss(*columns, **batch.extras), parts)
     if not isinstance(value, Tensor) or value.ndim or not value.requires_grad:
         name, kind = getattr(loss, "__name__", type(loss).__name__), repr(value)[:60]
         raise ValueError(f"{name} returned {kind}; return a scalar tensor that is computed from the columns' vectors")
@@ -258,12 +261,45 @@ def backward(
         if output is None:
             present = get_random_state(device)
             set_random_state(state, device)
-            output = encode(run, rows)
+            output, _ = encode(run, rows)
             set_random_state(present, device)
         if output.requires_grad:
             with context:
                 torch.autograd.backward(output, of_chunk)
     return value.detach()
+
+
+def _vectors(output: Tensor | TokenEmbeddings) -> tuple[Tensor, Tensor | None]:
+    """The vectors that a model gives, and of those of tokens the number in each text."""
+    return (output, None) if isinstance(output, Tensor) else (output.values, output.lengths)
+
+
+def _columns(vectors: Tensor, lengths: list[Tensor], texts: Tensor, ranks: Ranks, rows: int) -> Sequence[Any]:
+    """The columns of the rows of all ranks.
+
+    Args:
+        vectors: Those of the unique texts, or of their tokens.
+        lengths: The number of tokens of the texts; empty for vectors of texts.
+        texts: The text of each row of this rank and each column.
+        ranks: The processes that share the batch.
+        rows: Number of rows of all ranks.
+
+    Shape:
+        vectors: (texts or tokens, dim). texts: (own rows, columns). Output: (rows, dim) or TokenEmbeddings for each.
+    """
+    if not lengths:
+        columns = vectors[texts]  # (own rows, columns, dim)
+        return (ranks.gather(columns, rows) if ranks.world > 1 else columns).unbind(1)
+    tokens = TokenEmbeddings(vectors, F.pad(torch.cat(lengths).cumsum(0), (1, 0)))
+    if ranks.world == 1:
+        return list(map(tokens.select, texts.unbind(1)))
+    # With padding, as all ranks send tensors of one shape.
+    longest = ranks.all_max(tokens.longest, vectors.device)
+    padded = tokens.select(texts.flatten()).padded(longest=longest)[0].view(*texts.shape, longest, -1)
+    values, counts = ranks.gather(padded, rows), ranks.gather(tokens.lengths[texts], rows)  # (rows, columns, ...)
+    mask = torch.arange(longest, device=vectors.device) < counts[..., None]  # (rows, columns, longest)
+    offsets = F.pad(counts.cumsum(0), (0, 0, 1, 0)).unbind(1)
+    return [TokenEmbeddings(values[:, i][mask[:, i]], start) for i, start in enumerate(offsets)]
 
 
 def _plan(
@@ -293,8 +329,10 @@ def compute_loss(
     """The loss of a batch on one rank, without a gradient; the arguments are those of ``backward``."""
     chunks, encoders, position = _plan(model, loss, batch, chunk_tokens)
     inputs = (batch.tokens.batch(rows).to(batch.columns.device) for rows in chunks)
-    parts = [encoder(tokens).float() for encoder, tokens in zip(encoders, inputs, strict=True)]
-    return float(sum_parts(loss(*torch.cat(parts)[position[batch.columns]].unbind(1), **batch.extras)))
+    parts = [_vectors(encoder(tokens)) for encoder, tokens in zip(encoders, inputs, strict=True)]
+    vectors, lengths = torch.cat([part.float() for part, _ in parts]), [size for _, size in parts if size is not None]
+    columns = _columns(vectors, lengths, position[batch.columns], ALONE, batch.rows)
+    return float(sum_parts(loss(*columns, **batch.extras)))
 
 
 @contextmanager

@@ -27,7 +27,9 @@ def apply(layer: Any, vector: Vector) -> Vector:
     return [dot(row, vector) + bias for row, bias in zip(layer.weight.tolist(), layer.bias.tolist(), strict=True)]
 
 
-def similarity(name: str, u: Vector, v: Vector) -> float:
+def similarity(name: str, u: Any, v: Any) -> float:
+    if name == "maxsim":  # Of lists of vectors.
+        return math.fsum(max(dot(x, y) for y in v) for x in u)
     if name in ("dot", "cosine"):
         return dot(u, v) / (1 if name == "dot" else math.hypot(*u) * math.hypot(*v))
     return -math.dist(u, v) if name == "euclidean" else -math.fsum(abs(a - b) for a, b in zip(u, v, strict=True))

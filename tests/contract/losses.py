@@ -50,6 +50,11 @@ class Row:
     row_data: Callable[[int, Generator], dict[str, Tensor]] = lambda rows, generator: {}
     dim: int | None = None
 
+    @property
+    def of_tokens(self) -> bool:
+        """Whether its columns are the vectors of tokens."""
+        return getattr(self.loss, "similarity", None) == "maxsim"
+
     def make(self, dim: int) -> Any:
         return copy.deepcopy(self.loss) if isinstance(self.loss, nn.Module) else self.loss(dim)
 
@@ -200,6 +205,9 @@ LOSSES = [
     Row(Ranking(in_batch=False, hardness=5), 5, none, "own-3"),
     Row(losses.MarginMSELoss(), 3, scores(None)),
     Row(losses.MarginMSELoss("cosine"), 4, scores(2), "cosine-2"),
+    Row(Ranking(1.0, "maxsim"), 3, none, "maxsim"),
+    Row(losses.MarginMSELoss("maxsim"), 4, scores(2), "maxsim"),
+    Row(losses.DistillKLDivLoss(2.0, "maxsim"), 3, scores(2), "maxsim"),
     Row(losses.MSELoss(), 1, vectors, "1"),
     Row(losses.MSELoss(), 2, vectors, "2"),
     Row(losses.DistillKLDivLoss(), 3, scores(2)),

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from sbert import Pooling, SentenceEncoder, Transformer
+from sbert import Dense, LateInteraction, Normalize, Pooling, SentenceEncoder, Transformer
 from sbert.training import GradientBuckets, Ranks, Signature, TrainingBatch, backward
 from tests import small
 from tests.contract.losses import LOSSES as ALL
@@ -20,7 +20,9 @@ from tests.training.helpers import run_two_ranks
 
 # One of each loss, its columns and labels: other settings change its formula alone. Those of one score are compared in
 # tests/training/test_cross_encoders.py.
-LOSSES = [*{(row.name.split("-")[0], row.columns, row.labels): row for row in ALL if row.dim is None}.values()]
+LOSSES = [
+    *{(row.name.split("-")[0], row.columns, row.labels, row.of_tokens): row for row in ALL if row.dim is None}.values()
+]
 
 SPARSE = [row for row in ALL if row.name.startswith("SpladeLoss")]  # Of a sparse encoder, too.
 
@@ -30,13 +32,21 @@ CHUNK = 24
 
 
 @functools.cache
-def encoder() -> SentenceEncoder:
+def encoder(of_tokens: bool = False) -> SentenceEncoder:
     """A BERT of one layer in float64, with dropout in training mode."""
     transformer = Transformer(small.bert_model(layers=1), small.wrapped(small.wordpiece(), 64))
+    if of_tokens:  # Some of which are dropped, and others hidden.
+        roles = LateInteraction(8, 10, document_prefix="lake", skiplist_words=["a"])
+        torch.manual_seed(5)
+        return SentenceEncoder(transformer, Dense(16, 8), Normalize(), roles).double().eval()
     return SentenceEncoder(transformer, Pooling("mean")).double().eval()
 
 
-CASES = [*((row, encoder) for row in LOSSES), *((row, model_of) for row in SPARSE)]
+def token_encoder() -> SentenceEncoder:
+    return encoder(of_tokens=True)
+
+
+CASES = [*((row, token_encoder if row.of_tokens else encoder) for row in LOSSES), *((row, model_of) for row in SPARSE)]
 
 
 def texts(columns: int) -> list[tuple[str, ...]]:
@@ -67,7 +77,8 @@ def gradients(row: Row, model: SentenceEncoder, deduplicate: bool = True, **opti
     model, loss = copy.deepcopy(model), loss_of(row)
     ranks = options.get("ranks", Ranks())
     row_data = row.row_data(BATCH, torch.Generator().manual_seed(4))
-    given = {"deduplicate": deduplicate, "ranks": ranks, "row_data": row_data}
+    given: dict[str, Any] = {"deduplicate": deduplicate, "ranks": ranks, "row_data": row_data}
+    given |= {"routes": ["query", *["document"] * (row.columns - 1)]} if row.of_tokens else {}
     batch = TrainingBatch.of(model, texts(row.columns), Signature.of(loss), labels(row), **given)
     torch.manual_seed(3)
     value = backward(model, loss, batch, **options)
@@ -87,10 +98,10 @@ def same(a: tuple[Tensor, Tensor], b: tuple[Tensor, Tensor]) -> None:
 
 @pytest.mark.parametrize("row", LOSSES[::6], ids=str)  # It is a matter of chunks, whatever the loss.
 def test_cached_is_the_same_with_dropout(row: Row) -> None:
-    training = copy.deepcopy(encoder()).train()
+    training = copy.deepcopy(encoder(row.of_tokens)).train()
     plain = gradients(row, training, chunk_tokens=CHUNK)
     same(gradients(row, training, chunk_tokens=CHUNK, cached=True), plain)
-    without = gradients(row, encoder(), chunk_tokens=CHUNK)
+    without = gradients(row, encoder(row.of_tokens), chunk_tokens=CHUNK)
     assert (without[1] - plain[1]).abs().max() > 1e-6  # There was dropout.
 
 
@@ -98,7 +109,7 @@ def test_cached_is_the_same_with_dropout(row: Row) -> None:
 def from_two_ranks(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     """Of all losses, in one start of two processes; the first writes what came out."""
     path = tmp_path_factory.mktemp("ranks") / "found.pt"
-    encoder()  # Made once, with what it imports.
+    encoder(), encoder(True)  # Made once, with what they import.
 
     def work(rank: int) -> None:
         ranks = Ranks.join()

@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from sbert import losses
+from sbert import TokenEmbeddings, losses
 from sbert.losses import MatryoshkaLoss, MultipleNegativesRankingLoss, WeightedSum
 from sbert.losses.checks import Data
 from sbert.training import Signature
@@ -26,7 +26,8 @@ NAMED = {row.name: row for row in LOSSES}
 
 
 def rows(condition: Callable[[Row], Any] = lambda row: True) -> Any:
-    return pytest.mark.parametrize("row", [row for row in LOSSES if condition(row)], ids=str)
+    chosen = [row for row in LOSSES if condition(row) and not row.of_tokens]
+    return pytest.mark.parametrize("row", chosen, ids=str)
 
 
 def sample(
@@ -75,6 +76,33 @@ def test_value_and_gradient(row: Row) -> None:
     if not getattr(loss, "hardness", 0) and not getattr(loss, "kl_weight", 0):  # They have terms without a gradient.
         inputs = [*columns, *(loss.parameters() if isinstance(loss, nn.Module) else ())]
         assert torch.autograd.gradcheck(lambda *some: loss(*some[: row.columns], **extras), inputs, fast_mode=True)
+
+
+@pytest.mark.parametrize("row", [row for row in LOSSES if row.of_tokens], ids=str)
+def test_of_token_vectors(row: Row) -> None:
+    """Its formula in plain loops, the derivative by gradcheck, and float64's value in float32 and bfloat16."""
+    loss, generator, lengths = row.make(DIM), torch.Generator().manual_seed(1), [3, 1, 4, 2, 4]
+    labels = row.labels(len(lengths), DIM, generator)
+    extras = {} if labels is None else {"labels": labels}
+    values = [torch.randn(sum(lengths), DIM, generator=generator).double().requires_grad_() for _ in range(row.columns)]
+    offsets = torch.tensor([0, *lengths]).cumsum(0)
+
+    def compute(*some: Tensor) -> Tensor:
+        return loss(*(TokenEmbeddings(value, offsets) for value in some), **extras)
+
+    listed = [[part.tolist() for part in value.split(lengths)] for value in values]
+    expected = formula(loss, listed, *(extra.tolist() for extra in extras.values()))
+    assert compute(*values).item() == pytest.approx(expected, rel=1e-12)
+    assert torch.autograd.gradcheck(compute, values, fast_mode=True)
+    for dtype in (torch.float32, torch.bfloat16):
+        rounded = [value.detach().to(dtype) for value in values]
+        value, exact = compute(*rounded), compute(*map(Tensor.double, rounded))
+        assert value.dtype == torch.float32
+        torch.testing.assert_close(value.double(), exact, rtol=1e-5, atol=1e-6)
+    with pytest.raises(TypeError, match="takes vectors of tokens; use a model without a pooling"):
+        loss(*values, **extras)
+    with pytest.raises(TypeError, match="not a TokenEmbeddings"):
+        losses.MSELoss()(TokenEmbeddings(values[0], offsets), labels=torch.zeros(1))
 
 
 COUNTS_PAIRS = ("BatchAllTripletLoss", "BatchSemiHardTripletLoss")  # as many as the labels make

@@ -328,8 +328,8 @@ def test_what_is_empty_or_does_not_fit(model: SentenceEncoder, tmp_path: Path, q
         with pytest.raises(error, match=message):
             method(*arguments)
         assert len(index) == 2
-    with pytest.raises(TypeError, match="rerank is of type SentenceEncoder, without predict; pass a Cro"):
-        index.search("a", rerank=model)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="rerank is of type Transformer, without predict; pass a Cro"):
+        index.search("a", rerank=model[0])
     index.update(["b"], ["b\0"], [nest(100)])
     assert index.search("b", 1, by="lexical")[0][0].metadata == nest(100)
     index.remove(["b\0", "\udcff"])

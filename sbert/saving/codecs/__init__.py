@@ -7,12 +7,13 @@ from pathlib import Path
 
 from torch import nn
 
-from sbert.modules import Pooling, Router, Transformer
+from sbert.modules import LateInteraction, Pooling, Router, Transformer
 from sbert.modules.registry import REGISTERED
 from sbert.saving.codecs.codec import Arguments, Codec, ReadOptions
 from sbert.saving.codecs.layer_codecs import LAYER_CODECS, make_codec, user_settings
 from sbert.saving.codecs.transformer_codec import MASKED_LM_CODEC, TRANSFORMER_CODEC
-from sbert.saving.format import OURS, ROUTER_CONFIG, THEIRS
+from sbert.saving.format import OURS, PYLATE, ROUTER_CONFIG, THEIRS
+from sbert.saving.late_interaction_folder import read_mask
 from sbert.storage.files import JsonObject, UnreadableError, inside, read_object, reading, write_json
 
 __all__ = ["Arguments", "Codec", "ReadOptions", "find_class", "find_codec", "type_name"]
@@ -62,10 +63,11 @@ _BUILT_IN: dict[type[nn.Module], Codec] = {
     Transformer: TRANSFORMER_CODEC,
     _MaskedLM: MASKED_LM_CODEC,
     Router: Codec(_read_router, _write_router),
+    LateInteraction: Codec(read_mask, lambda *_: None),
     **LAYER_CODECS,
 }
 _BY_NAME: dict[str, type[nn.Module]] = {"Asym": Router, **{kind.__name__: kind for kind in _BUILT_IN}}
-_BY_NAME |= {"SpladePooling": Pooling, "MLMTransformer": _BY_NAME.pop("_MaskedLM")}
+_BY_NAME |= {"SpladePooling": Pooling, "MLMTransformer": _BY_NAME.pop("_MaskedLM"), "MultiVectorMask": LateInteraction}
 
 
 def find_codec(kind: type[nn.Module]) -> Codec:
@@ -101,7 +103,7 @@ def find_class(name: str, path: Path) -> type[nn.Module]:
     short, is_ours = name.rpartition(".")[2], name.startswith(OURS)
     if is_ours and short in REGISTERED:
         return REGISTERED[short]
-    if short in _BY_NAME and (is_ours or name.startswith(THEIRS)):
+    if short in _BY_NAME and (is_ours or name.startswith((THEIRS, PYLATE))):
         return _BY_NAME[short]
     remedy = f"import the code that defines {short}, with @register_module before its class"
     known = ", ".join(sorted({*_BY_NAME, *REGISTERED}))

@@ -22,12 +22,14 @@ class ReadOptions(NamedTuple):
         arguments: The caller's arguments for transformers, by the names that folders have for them.
         keep_half: Whether the weights of a transformer stay in half precision where the file has them so, unless there
             is a dtype.
+        multi_vector: Whether the settings of a transformer may say how queries and documents are read.
     """
 
     dtype: torch.dtype | None
     resolve: Callable[[str], Path]
     arguments: Arguments
     keep_half: bool = False
+    multi_vector: bool = False
 
 
 class Codec(NamedTuple):

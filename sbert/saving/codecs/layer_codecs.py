@@ -48,8 +48,10 @@ def make_codec(
         file: Name of the file.
     """
 
-    def read(folder: Path, _: ReadOptions) -> nn.Module:
+    def read(folder: Path, options: ReadOptions) -> nn.Module:
         config = read_object(folder / file)
+        if options.multi_vector and config.get("module_input_name") == "token_embeddings":
+            config |= dict.fromkeys(("module_input_name", "module_output_name"))
         return _construct(folder, kind, arguments(config), config.path)
 
     def write(module: nn.Module, folder: Path, input_dims: Mapping[nn.Module, int]) -> None:

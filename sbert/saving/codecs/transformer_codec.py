@@ -40,6 +40,7 @@ _EXPECTED: dict[str, tuple[Any, ...]] = {
     "module_output_name": ("token_embeddings",),
     "query_expansion": (False, {}),
 }
+_OF_ROLES = ("query_length", "document_length", "query_expansion")
 _IGNORED = ("processing_kwargs", "query_length", "document_length")
 _KNOWN = {
     *(*_EXPECTED, *_IGNORED, "max_seq_length", "do_lower_case", "unpad_inputs"),
@@ -50,6 +51,8 @@ _KNOWN = {
 def _read(folder: Path, options: ReadOptions, with_head: bool = False) -> Transformer:
     path = next(filter(os.path.lexists, map(folder.joinpath, TRANSFORMER_CONFIGS)), folder / TRANSFORMER_CONFIGS[0])
     config = read_object(path, missing_ok=True)
+    # LateInteraction reads those of roles.
+    config = JsonObject({**config, **dict.fromkeys(_OF_ROLES if options.multi_vector else ())}, path)
     arguments = _read_arguments(config, options.arguments)
     base = _base_of(folder, options.resolve)
     dtype = options.dtype or (half_precision_of(base) if options.keep_half else None) or torch.float32

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from sbert.functional import Vectors, check_similarity
+from sbert.functional import Vectors, check_similarity, maxsim
 from sbert.inputs.arguments import check_count, check_positive, known_arguments
 from sbert.inputs.vectors import matrix, tensor_of, vectors_of
 from sbert.pipeline.quantization import dequantize
@@ -52,7 +52,8 @@ def semantic_search(
             memory map, the path of a ``.npy`` file, or an iterator over blocks of these.
         top_k: Number of rows per query; all rows if the corpus has fewer.
         similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``, the latter two as negative distances.
-            The values of binary codes are 1 and -1.
+            The values of binary codes are 1 and -1. ``"maxsim"`` compares what a multi-vector encoder returns, all
+            of it in memory.
         ranges: The ranges with which int8 codes were made; without them, the codes themselves are the values.
         rescore: The same rows as in ``corpus`` in a higher precision. The best ``oversample * top_k`` rows of
             ``corpus`` are scored again with these vectors. ``ranges`` belong to the one that is int8.
@@ -82,6 +83,10 @@ def semantic_search(
         (array([[1. , 0.8]], dtype=float32), array([[2, 1]]))
     """
     k = check_count("top_k", top_k)
+    if similarity == "maxsim":
+        totals: Any = np.asarray(maxsim(queries, corpus))  # type: ignore[arg-type]  # (queries, texts)
+        best = np.argsort(-totals, axis=1, kind="stable")[:, :k]
+        return Hits(np.take_along_axis(totals, best, 1), best)
     check_similarity(similarity)
     if rescore is None:
         if oversample is not None:

@@ -28,6 +28,10 @@ _TABLES = (
     "CREATE TABLE terms (number INTEGER PRIMARY KEY, term BLOB, crc INTEGER)",  # Those of all documents.
     "CREATE TABLE removals (number INTEGER PRIMARY KEY, row INTEGER)",  # The last ones.
 )
+_CODES = (  # Of an index with vectors of tokens: codes disappear with their documents.
+    "CREATE TABLE IF NOT EXISTS codes (row INTEGER PRIMARY KEY, codes BLOB, crc INTEGER)",
+    "CREATE TRIGGER IF NOT EXISTS removal DELETE ON documents BEGIN DELETE FROM codes WHERE row = OLD.row; END",
+)
 _INSERT = "INSERT INTO documents VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 # The numbers of new terms, and those of terms that no document has any more.
 Terms = tuple[dict[str, int], Iterable[int]]
@@ -157,6 +161,18 @@ class Documents:
         write("INSERT INTO removals VALUES (?, ?)", enumerate(removed, last - len(removed) + 1))
         write("DELETE FROM removals WHERE number <= ?", [[last - RECENT_REMOVALS]])
         write("UPDATE about SET content = ?, crc = ?", [_describe(about)])
+
+    def write_codes(self, new: Iterable[tuple[int, bytes]]) -> None:
+        """Add the codes of the tokens of documents by their keys, inside a transaction."""
+        for statement in _CODES:
+            self._connection.execute(statement)
+        rows = ((*entry, document_checksum(*entry)) for entry in new)
+        self._connection.executemany("INSERT INTO codes VALUES (?, ?, ?)", rows)
+
+    def codes(self, row: int) -> bytes:
+        """The codes of the tokens of a document by its key."""
+        fields = self._connection.execute("SELECT * FROM codes WHERE row = ?", [row]).fetchone()
+        return self._check(fields or (row, None))[1]  # type: ignore[no-any-return]
 
     def removed_after(self, number: int) -> npt.NDArray[np.int64]:
         """The keys of the documents that were removed after so many others."""

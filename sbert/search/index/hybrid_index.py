@@ -15,7 +15,7 @@ import numpy as np
 from sbert.chunking.boundaries import Chunk
 from sbert.chunking.chunks import split
 from sbert.encoder import SentenceEncoder
-from sbert.functional import Float32
+from sbert.functional import Float32, maxsim
 from sbert.inputs.arguments import check_choice, check_count, check_model, known_arguments
 from sbert.inputs.prompts import with_role_prompt
 from sbert.inputs.texts import rows_of
@@ -28,6 +28,7 @@ from sbert.search.index.fusion import CANDIDATES, WEIGHTS, Reranker, Result, Res
 from sbert.search.index.index_folder import Id, Positions
 from sbert.search.index.passages import Passages
 from sbert.search.index.sparse_index import max_of_passages
+from sbert.search.index.token_codes import pack_tokens, unpack_tokens
 from sbert.storage.processes import Lock
 from sbert.vector_files.fingerprint import digest_of_model
 
@@ -48,6 +49,8 @@ class HybridIndex:
         folder: A folder; it is created if it does not exist. None for an index in memory.
         sparse_model: Encodes documents and queries to sparse vectors, for a third way to search. The sparse vector of a
             document is the maximum of those of its passages.
+        token_vectors: A multi-vector encoder. The vectors that it gives to the tokens of each document are stored, too,
+            in two bits per dimension; a hybrid search ranks its best documents again by MaxSim with them.
         language: As of ``BM25``. ``"auto"``: for an existing folder, as it was created; else that of the model, as its
             card says (``model.language``), if ``pip install "sbert[search]"`` was run. None: words as they are.
 
@@ -78,11 +81,14 @@ class HybridIndex:
         folder: str | os.PathLike[str] | None = None,
         *,
         sparse_model: SentenceEncoder | None = None,
+        token_vectors: SentenceEncoder | None = None,
         language: str | None = "auto",
     ) -> None:
         check_model("model", model, "the folder")
         if model.is_sparse or (sparse_model is not None and not sparse_model.is_sparse):
             raise ValueError("model gives sparse vectors, or sparse_model dense ones; pass each as the other one")
+        if model.is_multi_vector or (token_vectors and not token_vectors.is_multi_vector):
+            raise ValueError("model gives vectors of texts, and token_vectors those of tokens; pass one of each kind")
         settings = {  # What the content of an index depends on.
             "language": choose_language(language, model),
             "model": digest_of_model(model),
@@ -91,9 +97,11 @@ class HybridIndex:
             "prompts": dict(model.prompts),
             "default_prompt_name": model.default_prompt_name,
             "sparse_model": sparse_model and [digest_of_model(sparse_model), sparse_model.prompts],
+            "token_vectors": token_vectors and digest_of_model(token_vectors),
         }
         self.model: SentenceEncoder = model
         self.sparse_model: SentenceEncoder | None = sparse_model
+        self.token_vectors: SentenceEncoder | None = token_vectors
         self._lock = Lock(delays_forks=True)  # A child must not inherit a transaction: SQLite would end it there.
         counts = dict.fromkeys("change removals documents passages checksum next_row next_id next_term".split(), 0)
         self._documents = Documents(None if folder is None else Path(folder), {**settings, **counts, "dim": None})
@@ -198,7 +206,7 @@ class HybridIndex:
             self._follow().new_ids(names, len(texts), replaces)  # Encoding takes time, so errors come first.
         if not texts:
             return
-        spans, vectors, sparse = self._encode(texts, chunk)
+        spans, vectors, sparse, codes = self._encode(texts, chunk)
         terms = [terms_of(text, self.language) for text in texts]
         with self._lock, self._documents.transaction("IMMEDIATE"):
             loaded = self._follow()
@@ -211,9 +219,11 @@ class HybridIndex:
             rows = enumerate(fields, start=loaded.about["next_row"])
             new = [DocumentRecord._make((row, *entry, document_checksum(row, *entry))) for row, entry in rows]
             self._write(loaded, replaced, new, new_terms)
+            if self.token_vectors:
+                self._documents.write_codes(zip((record.row for record in new), codes, strict=True))
 
-    def _encode(self, texts: list[str], chunk: int | None) -> tuple[list[bytes], list[bytes], list[bytes]]:
-        """The characters and the vectors of each document's passages, and its sparse vector."""
+    def _encode(self, texts: list[str], chunk: int | None) -> tuple[list[bytes], ...]:
+        """The characters and the vectors of each document's passages, its sparse vector, and its tokens' codes."""
         chunks = [Chunk(number, 0, len(text)) for number, text in enumerate(texts)]
         if chunk is not None:
             parts = split(self.model, texts, chunk, **with_role_prompt(self.model.prompts, "document", {}))
@@ -225,9 +235,12 @@ class HybridIndex:
         sparse = [b""] * len(texts)
         if self.sparse_model is not None:
             sparse = max_of_passages(self.sparse_model.encode_document(passages), owners, len(texts))
+        tokens: Any = self.token_vectors.encode_document(passages) if self.token_vectors else ()
+        packed = list(map(pack_tokens, tokens))
+        codes = [b"".join(packed[i:j]) for i, j in zip([0, *ends], ends, strict=False)]
         spans = np.array([passage[1:] for passage in chunks], "<i4").reshape(-1, 2)
         of_passages = [[part.tobytes() for part in np.split(array, ends[:-1])] for array in (spans, vectors)]
-        return of_passages[0], of_passages[1], sparse
+        return of_passages[0], of_passages[1], sparse, codes
 
     def _write(self, loaded: Passages, removed: Positions, new: list[DocumentRecord], terms: dict[str, int]) -> None:
         """Replace the documents at some positions, inside a transaction; memory follows at the next call."""
@@ -280,9 +293,9 @@ class HybridIndex:
             where: Which documents are searched: a dict of fields of the metadata, each with a value, a set of values,
                 or a dict of operators, as in the guide to search; or a function of the metadata that returns a
                 bool and changes nothing. Scores of BM25 do not depend on it.
-            rerank: A ``CrossEncoder``, or another object with ``predict``; it sorts the best documents by a score of
-                the query and the best passage.
-            candidates: How many documents per query are reranked, at least ``top_k``.
+            rerank: A ``CrossEncoder``, a ``SentenceEncoder``, or another object with ``predict``; it sorts the best
+                documents by a score of the query and the best passage.
+            candidates: How many documents per query are reranked, at least ``top_k``, also by ``token_vectors``.
 
         Returns:
             For each query a list of results, the best first.
@@ -294,7 +307,8 @@ class HybridIndex:
                 or a value of a type that the field never has; or if the folder is damaged.
         """
         k = check_count("top_k", top_k)
-        depth = k if rerank is None else max(k, check_count("candidates", candidates))
+        late = self.token_vectors if by == "hybrid" and rerank is None else None
+        depth = k if rerank is None and late is None else max(k, check_count("candidates", candidates))
         check_choice("by", by, ("hybrid", "lexical", "dense", "sparse")[: 3 + (self.sparse_model is not None)])
         similarity = self.model.similarity_fn_name
         chosen = None if where is None else parse_where(where)
@@ -307,6 +321,7 @@ class HybridIndex:
         sparse = None
         if self.sparse_model is not None and by in ("hybrid", "sparse"):
             sparse = [dict(row) for row in top_dims(self.sparse_model.encode_query(asked))]
+        tokens: Any = None if late is None else late.encode_query(asked)
         terms = [Counter(terms_of(query, self.language)) for query in asked]
         with self._lock, self._documents.transaction():
             loaded = self._follow()
@@ -320,8 +335,22 @@ class HybridIndex:
             if sparse is not None:
                 hits.append(search_postings(loaded.sparse, sparse, deepest, allowed))
             best = fuse_checked(hits, depth, WEIGHTS[len(hits)]) if by == "hybrid" else hits[0]
+            if tokens is not None:
+                best = self._rank_by_tokens(loaded, best, tokens, k)
             results = self._results(loaded, best, vectors, similarity)
         return ResultLists(results if rerank is None else rerank_results(rerank, asked, results, k), asked)
+
+    def _rank_by_tokens(self, loaded: Passages, hits: Hits, queries: Sequence[Float32], k: int) -> Hits:
+        """The best k documents of each query, by MaxSim and the scores so far in equal parts, inside a transaction.
+
+        Shape:
+            A query: (tokens, dim).
+        """
+        scores = np.zeros_like(hits.scores)
+        for query, positions, row in zip(queries, hits.ids, scores if scores.size else (), strict=False):
+            codes = map(self._documents.codes, loaded.rows[positions].tolist())
+            row[:] = maxsim([query], [unpack_tokens(code, query.shape[1]) for code in codes])[0]
+        return fuse_checked([hits, Hits(scores, hits.ids)], k, (0.5, 0.5))
 
     def _results(self, loaded: Passages, hits: Hits, vectors: Float32 | None, similarity: str) -> list[list[Result]]:
         """The results of all queries, inside a transaction of the database.
