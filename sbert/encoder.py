@@ -151,9 +151,8 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
         self.name_or_path: str = os.fspath(modules[0]) if isinstance(modules[0], (str, os.PathLike)) else ""
         set_up(self, prompts, default_prompt_name, (settings.prompts, settings.default_prompt_name))
         of_tokens = [isinstance(module, (OfEachVector, LateInteraction)) for module in chain[1:]]
-        default = "dot" if self.is_sparse else "cosine"
-        if isinstance(chain[0], Transformer) and of_tokens and all(of_tokens):
-            default = "maxsim"
+        is_late = isinstance(chain[0], Transformer) and of_tokens and all(of_tokens)
+        default = "maxsim" if is_late else "dot" if self.is_sparse else "cosine"
         self.similarity_fn_name = similarity_fn_name or settings.similarity_fn_name or default
         # Of sparse vectors, the number of dimensions that remain, those of the greatest magnitude.
         self.max_active_dims: int | None = settings.max_active_dims
@@ -447,9 +446,7 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
         if self.is_multi_vector and (precision != "float32" or out is not None):
             raise ValueError("vectors per token are arrays of different lengths; leave precision= and out= out")
         if out is not None and (not as_array or single or (self.is_sparse and (shard or Path(out).suffix != ".npz"))):
-            raise ValueError(
-                "out= takes the sentence embeddings of several sentences, as an array; sparse ones: a .npz"
-            )
+            raise ValueError("out= takes sentence embeddings of several sentences, as an array; sparse ones as .npz")
         if out is None and (overwrite or shard is not None):
             raise ValueError("shard= and overwrite= are for files; pass out= as well")
         if pool is not None and device is not None:

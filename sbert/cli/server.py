@@ -23,7 +23,7 @@ from sbert.inputs.texts import texts_of
 from sbert.pipeline.batcher import Batcher, QueueFullError
 from sbert.pipeline.model import choose_prompt
 
-with require("sbert serve", "FastAPI and uvicorn", "serve"):
+with require("sbert serve", "fastapi and uvicorn", "serve"):
     import uvicorn
     from fastapi import FastAPI, HTTPException, Request
     from fastapi.exceptions import RequestValidationError

@@ -86,8 +86,7 @@ class RerankingEvaluator(Evaluator):
                 self._grades.append([1.0] * len(positive) + [0.0] * len(further))
             self._candidates.append(candidates)
             self._relevant.append([1.0] * len(positive))
-        self._k = check_count("k", k)
-        self._similarity = similarity and check_similarity(similarity, ALL_SIMILARITIES)
+        self._k, self._similarity = check_count("k", k), similarity and check_similarity(similarity, ALL_SIMILARITIES)
 
     def measure(self, vectors: ModelVectors) -> dict[str, float]:
         """MAP, MRR and nDCG; with the candidates of a retriever, the same of its own order, and its recall."""

@@ -27,8 +27,7 @@ def read_original(folder: Path, transformer: nn.Module, dtype: torch.dtype | Non
         weight = read_weights(header)["linear.weight"]
         dense = Dense(weight.shape[1], weight.shape[0], bias=False, activation="Identity")
         dense.linear.load_state_dict({"weight": weight})
-    path = folder / "artifact.metadata"
-    metadata = read_object(path, missing_ok=True)
+    metadata = read_object(folder / "artifact.metadata", missing_ok=True)
     values: dict[str, Any] = {
         "query_length": metadata.get("query_maxlen"),
         "document_length": metadata.get("doc_maxlen"),
@@ -37,7 +36,7 @@ def read_original(folder: Path, transformer: nn.Module, dtype: torch.dtype | Non
         "attend_to_expansion_tokens": metadata.get("attend_to_mask_tokens"),
         "skiplist_words": [] if metadata.get("mask_punctuation") is False else None,
     }
-    return add_roles([transformer, dense.to(dtype or torch.float32)], JsonObject(values, path))
+    return add_roles([transformer, dense.to(dtype or torch.float32)], JsonObject(values, metadata.path))
 
 
 def add_roles(modules: list[Any], config: JsonObject) -> list[nn.Module]:
@@ -80,10 +79,8 @@ def role_settings(model: Sequence[nn.Module], limit: int | None) -> dict[str, An
     roles = [module for module in model if isinstance(module, LateInteraction)]
     kinds = [type(module) for module in model if module not in roles]
     if kinds[0] is not Transformer or kinds[-1] is not Normalize or set(kinds[1:-1]) != {Dense}:
-        names, remedy = ", ".join(kind.__name__ for kind in kinds), "pass the latter, with LateInteraction if you like"
-        raise ValueError(
-            f"no folder holds vectors per token of {names}, only of Transformer, Dense, Normalize; {remedy}"
-        )
+        names = ", ".join(kind.__name__ for kind in kinds)
+        raise ValueError(f"vectors per token of {names} have no format; pass Transformer, Dense, Normalize")
     chosen = roles[0] if roles else LateInteraction(None, None, do_query_expansion=False)
     settings = {name: limit if value is None else value for name, value in chosen.settings.items()}
     return {"similarity_fn_name": "MaxSim", **settings}

@@ -17,12 +17,10 @@
 2
 """
 
-from sbert.distributed.buckets import GradientBuckets
-from sbert.distributed.ranks import Ranks
 from sbert.inputs.arguments import publish
 from sbert.losses.signature import Signature
 from sbert.training.backward import TrainingBatch, backward
-from sbert.training.callbacks import Callback, EarlyStopping, Progress, TensorBoard, WandB
+from sbert.training.callbacks import Callback, EarlyStopping, TensorBoard, WandB
 from sbert.training.config import TrainingConfig
 from sbert.training.trainer import Trainer
 from sbert.training.training_data import ParquetRows, TrainingData
@@ -35,10 +33,7 @@ __all__ = [
     "TrainingData",
     "ParquetRows",
     "TrainingBatch",
-    "Ranks",
-    "GradientBuckets",
     "Callback",
-    "Progress",
     "EarlyStopping",
     "TensorBoard",
     "WandB",

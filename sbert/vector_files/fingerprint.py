@@ -17,7 +17,7 @@ from sbert.saving import verification
 _KNOWN = ("sbert", "torch", "transformers")
 # What says nothing about the vectors.
 _ABSENT = {"training", "name_or_path", "transformers_version", "default_prompt_name", "automatic_dtype"}
-_ABSENT |= {"truncate_dim", "language", "engine", "has_head"}
+_ABSENT |= {"truncate_dim", "language", "engine", "has_head", "max_active_dims"}
 
 
 def digest_of_model(model: Any) -> str:

@@ -11,7 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from sbert import Dense, LateInteraction, Normalize, Pooling, SentenceEncoder, Transformer
-from sbert.training import GradientBuckets, Ranks, Signature, TrainingBatch, backward
+from sbert.distributed.buckets import GradientBuckets
+from sbert.distributed.ranks import Ranks
+from sbert.training import Signature, TrainingBatch, backward
 from tests import small
 from tests.contract.losses import LOSSES as ALL
 from tests.contract.losses import Row

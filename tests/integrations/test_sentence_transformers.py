@@ -344,7 +344,7 @@ def test_settings_that_have_the_meaning_of_theirs(
         trainer.train(str(tmp_path / "checkpoints" / "step-00000001"))
     assert trainer.train(True).global_step == 6
     monkeypatch.setenv("WORLD_SIZE", "2")
-    monkeypatch.setattr(sbert.training.trainer.Ranks, "join", lambda *_: sbert.training.Ranks())
+    monkeypatch.setattr(sbert.training.trainer.Ranks, "join", lambda *_: sbert.distributed.ranks.Ranks())
     assert make_trainer(folder, num_train_epochs=2).trainer().config.batch_size == 8
     with pytest.raises(ValueError, match="a loss sees the rows of all processes here; pass True"):
         losses.MultipleNegativesRankingLoss(trainer.model, gather_across_devices=False)

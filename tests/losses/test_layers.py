@@ -23,8 +23,8 @@ from sbert import (
     Transformer,
     register_module,
 )
+from sbert.distributed.ranks import Ranks
 from sbert.losses import ContrastiveTensionLoss, MatryoshkaLoss, MultipleNegativesRankingLoss
-from sbert.training import Ranks
 from tests import small
 
 WORDS = small.CORPUS[1].split()

@@ -185,7 +185,7 @@ def test_folders_of_pylate_and_of_colbert(tmp_path: Path) -> None:
     save_file({**weights, "linear.weight": projection}, original / "model.safetensors", metadata={"format": "pt"})
     same(both(SentenceEncoder(original, device="cpu")), both(model))
     pooled = SentenceEncoder(model[0], Pooling("mean"), Normalize(), similarity_fn_name="maxsim")
-    with pytest.raises(ValueError, match="no folder holds vectors per token of Transformer, Pooling, Normalize"):
+    with pytest.raises(ValueError, match="vectors per token of Transformer, Pooling, Normalize have no format"):
         pooled.save(tmp_path / "pooled")
 
 

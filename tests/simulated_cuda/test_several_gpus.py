@@ -21,10 +21,11 @@ from torch.utils._pytree import tree_leaves
 from sbert import Normalize, Pooling, SentenceEncoder, Trainer, TrainingConfig, Transformer
 from sbert.distributed import buckets
 from sbert.distributed.buckets import GradientBuckets, sort_unused_first
+from sbert.distributed.ranks import Ranks
 from sbert.losses import MultipleNegativesRankingLoss
 from sbert.losses.signature import Signature
 from sbert.pipeline.run import Encoding
-from sbert.training import Ranks, TrainingBatch, backward
+from sbert.training import TrainingBatch, backward
 from sbert.training.backward import get_random_state, preserve_random_state
 from sbert.training.training_run import seed_step
 from tests.simulated_cuda.simulator import Simulator, simulated

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from sbert import Pooling, SentenceEncoder, Trainer, TrainingConfig, Transformer
 from sbert.distributed.ranks import leave
-from sbert.training import Callback, Progress
+from sbert.training import Callback
+from sbert.training.callbacks import Progress
 from tests import small
 from tests.children import in_child
 

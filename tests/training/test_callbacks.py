@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from sbert.losses import MatryoshkaLoss, SpladeLoss, WeightedSum
-from sbert.training import Callback, EarlyStopping, Progress, TensorBoard, WandB, checkpoint
+from sbert.training import Callback, EarlyStopping, TensorBoard, WandB, checkpoint
+from sbert.training.callbacks import Progress
 from tests.children import run_in_child
 from tests.training.helpers import Kill, fit, pairs, ranking, same_weights, tiny
 

@@ -21,7 +21,8 @@ from torch.utils.data import BatchSampler, RandomSampler
 
 from sbert import Pooling, SentenceEncoder
 from sbert.losses import CosineSimilarityLoss, SoftmaxLoss
-from sbert.training import Callback, EarlyStopping, Progress, checkpoint
+from sbert.training import Callback, EarlyStopping, checkpoint
+from sbert.training.callbacks import Progress
 from sbert.training.checkpoint import lock_output
 from tests import small
 from tests.backends.test_packed import transformer

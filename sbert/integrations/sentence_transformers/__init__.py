@@ -30,11 +30,17 @@ from sbert.integrations.sentence_transformers.util import LoggingHandler, mine_h
 from sbert.integrations.switching import read_table
 
 __all__ = ["InputExample", "LoggingHandler", "SentencesDataset", "SimilarityFunction", "install", *LAZY]
-__all__ += ["CrossEncoder", "CrossEncoderTrainer", "ParallelSentencesDataset", "SentenceTransformer", "SparseEncoder"]
-__all__ += ["SentenceTransformerModelCardData", "SentenceTransformerTrainer"]
+__all__ += ["CrossEncoder", "CrossEncoderTrainer", "MultiVectorEncoder", "ParallelSentencesDataset", "SparseEncoder"]
+__all__ += ["SentenceTransformer", "SentenceTransformerModelCardData", "SentenceTransformerTrainer"]
 __all__ += ["mine_hard_negatives", "quantize_embeddings"]
 __version__ = "6.2.0"  # That of the names.
 offer(__name__)
+
+
+class MultiVectorEncoder(SentenceTransformer):
+    """A ``SentenceTransformer`` of vectors of tokens, which returns an array for each text."""
+
+
 SentenceTransformerModelCardData = ModelCardData
 
 
