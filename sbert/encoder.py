@@ -172,6 +172,7 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
                 with reading(folder, "modules that work together"):
                     self._check_modules()
                     self.get_sentence_embedding_dimension()
+                    self.encode("A text.", task=next(iter(self.routes), None), show_progress_bar=False)
         decide_tokenizers(self, None if reference is None else lambda: self.verify().max_difference)
         if int8:
             self.check_int8()

@@ -148,14 +148,14 @@ class RetrievalEvaluator(Evaluator):
     def _search(self, vectors: ModelVectors, active: dict[str, float]) -> list[list[int]]:
         """The indices of the most similar documents for each query; sets the means of active dimensions."""
         queries = vectors(self._queries, "query", self._prompts[0])  # (queries, dim)
-        block_size = max(1, min(self._block, _NUMBERS // queries.shape[1]))
+        block_size = max(1, min(self._block, _NUMBERS // max(1, sum(map(np.size, queries[:1])))))
         encode = vectors if len(self._corpus) <= block_size else vectors.encode_uncached
         depth = max(k for _, k in self._metrics)
         scores, indices = np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), np.int64)
         count = 0
         for start in range(0, len(self._corpus), block_size):
             block = encode(self._corpus[start : start + block_size], "document", self._prompts[1])
-            count += int(np.count_nonzero(block))
+            count += int(np.count_nonzero(block)) if vectors.is_sparse else 0
             new = semantic_search(queries, block, depth, similarity=vectors.choose_similarity(self._similarity))
             scores = np.concatenate([scores, new.scores], 1)
             indices = np.concatenate([indices, new.indices + start], 1)

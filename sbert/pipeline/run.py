@@ -207,10 +207,8 @@ class Encoding:
         if settings.token_embeddings:
             return [part.clone() for part in output.values.float().split(output.lengths.tolist())]
         if not isinstance(output, Tensor) and not self.model.is_multi_vector:
-            raise ValueError(
-                "the modules give one vector per token and none per text; add a Pooling after them, or, for an encoder"
-                " with one vector per token, pass similarity_fn_name='maxsim'"
-            )
+            remedy = "add a Pooling after them, or pass similarity_fn_name='maxsim' for a multi-vector encoder"
+            raise ValueError(f"the modules give one vector per token and none per text; {remedy}")
         vectors = (output if isinstance(output, Tensor) else output.values).float()
         if settings.truncate_dim is not None:
             vectors = truncate(vectors, settings.truncate_dim)

@@ -200,7 +200,7 @@ def write_folder(
     truncation = {} if model.truncate_dim is None else {"truncate_dim": model.truncate_dim}
     truncation |= {} if model.max_active_dims is None else {"max_active_dims": model.max_active_dims}
     described = "ColBERT" if roles else "SparseEncoder" if model.is_sparse else "SentenceTransformer"
-    write_settings(folder, described, model, similarity_fn_name=model.similarity_fn_name, **truncation, **roles)
+    write_settings(folder, described, model, **{"similarity_fn_name": model.similarity_fn_name, **truncation, **roles})
     vectors = [[float(x) for x in row] for row in reference["vectors"]]
     write_json(folder / REFERENCE, {**reference, "vectors": vectors})
     (folder / CARD).write_text(encoder_card(name, path, model), encoding="utf-8")

@@ -110,7 +110,7 @@ TOML = """
 
 # ------------------------------------------------------------------------------------------------------- losses
 
-WRAPPERS = {"MatryoshkaLoss", "WeightedSum"}
+WRAPPERS = {"MatryoshkaLoss", "SpladeLoss", "WeightedSum"}
 
 
 @pytest.mark.parametrize("name", sorted({*losses.__all__} - WRAPPERS))

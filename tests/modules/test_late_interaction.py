@@ -20,7 +20,7 @@ from sbert.evaluation import RerankingEvaluator, RetrievalEvaluator
 from sbert.functional import maxsim, pairwise_similarity
 from sbert.losses import MultipleNegativesRankingLoss
 from sbert.modules import Transformer
-from sbert.search import HybridIndex
+from sbert.search import Hits, HybridIndex, fuse
 from sbert.search.index import hybrid_index
 from sbert.search.index.token_codes import pack_tokens, unpack_tokens
 from sbert.vector_files.fingerprint import digest_of_model
@@ -132,7 +132,7 @@ def test_what_encode_returns() -> None:
             model.encode(DOCUMENTS, **option)  # type: ignore[call-overload]
     for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
         same(both(other), both(model), 0)
-    with pytest.raises(ValueError, match="or, for an encoder with one vector per token, pass similarity_fn_name"):
+    with pytest.raises(ValueError, match="or pass similarity_fn_name='maxsim' for a multi-vector encoder"):
         SentenceEncoder(model[0]).encode("lake")
     with pytest.raises(ValueError, match=r"the vocabulary has no 'xyz'; pass a token that it has"):
         encoder({"query_prefix": "xyz"}).encode_query("lake")
@@ -224,11 +224,12 @@ def test_the_index_ranks_by_stored_tokens(tmp_path: Path, monkeypatch: pytest.Mo
     """As MaxSim with the vectors that the codes stand for; no document is encoded again; codes follow the documents."""
     monkeypatch.setattr(hybrid_index, "digest_of_model", lambda model: str(len(model)))
     model, late = SentenceEncoder(device="cpu"), encoder(ROLES[0])
-    index = HybridIndex(model, tmp_path / "index", token_vectors=late)
+    index, plain = HybridIndex(model, tmp_path / "index", token_vectors=late), HybridIndex(model)
     assert index.search("lake") == [[]]
-    index.add(DOCUMENTS, ids=list("abcd"), chunk=4)
-    index.update(["a small lake, and a boat"], ["b"])
-    index.remove(["d"])
+    for changed in (index, plain):
+        changed.add(DOCUMENTS, ids=list("abcd"), chunk=4)
+        changed.update(["a small lake, and a boat"], ["b"])
+        changed.remove(["d"])
     texts = {"a": DOCUMENTS[0], "b": "a small lake, and a boat", "c": DOCUMENTS[2]}
     index = HybridIndex(model, tmp_path / "index", token_vectors=late)
     query = late.encode_query("a boat on the lake")
@@ -240,9 +241,12 @@ def test_the_index_ranks_by_stored_tokens(tmp_path: Path, monkeypatch: pytest.Mo
     count = index._documents._connection.execute("SELECT count(*) FROM codes").fetchone()[0]
     assert count == 3
     scores = {name: float(maxsim([query], [unpack_tokens(code, 8)])[0, 0]) for name, code in codes.items()}
-    expected = sorted(scores, key=lambda name: -scores[name])[:2]
-    assert [result.id for result in results] == expected
-    assert [result.score for result in results] == pytest.approx([scores[name] for name in expected], abs=1e-5)
+    names = list("abc")
+    without = {result.id: result.score for result in plain.search("a boat on the lake", top_k=3)[0]}
+    both = [Hits(np.array([[table[name] for name in names]]), np.arange(3)[None]) for table in (without, scores)]
+    expected = fuse(*both, top_k=2, method="weighted", weights=(0.5, 0.5))
+    assert [result.id for result in results] == [names[row] for row in expected.indices[0]]
+    assert [result.score for result in results] == pytest.approx(expected.scores[0].tolist(), abs=1e-5)
     with pytest.raises(ValueError, match="was created with token_vectors='4', not None"):
         HybridIndex(model, tmp_path / "index")
     with pytest.raises(ValueError, match="pass one of each kind"):

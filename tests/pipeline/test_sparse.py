@@ -81,7 +81,7 @@ def test_files_and_wrong_arguments(model: SentenceEncoder, tmp_path: Path) -> No
     with pytest.raises(ValueError, match="max_active_dims= is for sparse vectors, and the model's are dense"):
         SentenceEncoder().encode(TEXTS, max_active_dims=3)
     for options in ({"out": tmp_path / "x.npy"}, {"out": tmp_path / "x.npz", "shard": (0, 2)}):
-        with pytest.raises(ValueError, match=r"several sentences, as an array; sparse ones: a \.npz"):
+        with pytest.raises(ValueError, match=r"several sentences, as an array; sparse ones as \.npz"):
             model.encode(TEXTS, **options)  # type: ignore[arg-type]
     for texts in (TEXTS, TEXTS[:2]):  # It is replaced.
         vectors: Any = model.encode(texts, out=tmp_path / "vectors.npz")

@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 
 from sbert import CrossEncoder, Trainer, TrainingConfig
+from sbert.distributed.buckets import GradientBuckets
+from sbert.distributed.ranks import Ranks
 from sbert.losses import (
     BinaryCrossEntropyLoss,
     CrossEntropyLoss,
@@ -25,7 +27,7 @@ from sbert.losses import (
     ScoreMarginMSELoss,
     WeightedSum,
 )
-from sbert.training import GradientBuckets, Ranks, Signature, TrainingBatch, TrainingData, backward
+from sbert.training import Signature, TrainingBatch, TrainingData, backward
 from tests import pairs, small
 from tests.children import run_in_child
 from tests.training.helpers import Kill, weights

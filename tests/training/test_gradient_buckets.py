@@ -14,7 +14,7 @@ from torch.utils.checkpoint import checkpoint
 
 from sbert.distributed import buckets as module
 from sbert.distributed.buckets import GradientBuckets
-from sbert.training import Ranks
+from sbert.distributed.ranks import Ranks
 
 
 class Sums(Ranks):

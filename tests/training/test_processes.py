@@ -20,9 +20,9 @@ import torch
 from torch import Tensor, nn
 
 from sbert.distributed.buckets import GradientBuckets, sort_unused_first
+from sbert.distributed.ranks import Ranks
 from sbert.evaluation import SimilarityEvaluator
 from sbert.losses import SoftmaxLoss
-from sbert.training import Ranks
 from tests import pairs as scored
 from tests.training import test_cross_encoders
 from tests.training.helpers import (
@@ -212,7 +212,7 @@ import torch
 from tokenizers import Tokenizer, models
 from sbert import SentenceEncoder, StaticEmbedding, Trainer, TrainingConfig
 from sbert.losses import MultipleNegativesRankingLoss
-from sbert.training import Ranks
+from sbert.distributed.ranks import Ranks
 tokenizer = Tokenizer(models.WordLevel({"red": 0, "fox": 1}, unk_token="red"))
 model = SentenceEncoder(StaticEmbedding(tokenizer, torch.eye(2)), device="cpu")
 config = TrainingConfig(steps=2, batch_size=4, log_every=1)

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from sbert import Trainer, TrainingConfig
+from sbert.distributed.ranks import Ranks
 from sbert.losses import (
     BatchAllTripletLoss,
     CosineSimilarityLoss,
@@ -26,7 +27,7 @@ from sbert.losses import (
     SoftmaxLoss,
     TripletLoss,
 )
-from sbert.training import ParquetRows, Ranks, TrainingData
+from sbert.training import ParquetRows, TrainingData
 from sbert.training.batches import turns
 from sbert.training.sampling import SAMPLERS, group_by_label, in_order, no_duplicates
 from tests.training.helpers import fit, pairs, ranking, records, regression, tiny, weights

@@ -15,12 +15,13 @@ import torch
 from torch import Tensor
 
 from sbert import Pooling, SentenceEncoder, Trainer, TrainingConfig, Transformer
+from sbert.distributed.ranks import Ranks
 from sbert.losses import (
     CosineSimilarityLoss,
     MultipleNegativesRankingLoss,
     SoftmaxLoss,
 )
-from sbert.training import Ranks, Signature, TrainingBatch, TrainingData
+from sbert.training import Signature, TrainingBatch, TrainingData
 from sbert.training import weights as weights_of_training
 from sbert.training.sampling import in_order
 from sbert.training.weights import Weights
