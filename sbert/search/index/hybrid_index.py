@@ -52,7 +52,8 @@ class HybridIndex:
         sparse_model: Encodes documents and queries to sparse vectors, for a third way to search. The sparse vector of a
             document is the maximum of those of its passages.
         token_vectors: A multi-vector encoder. The vectors that it gives to the tokens of each document are stored, too,
-            in two bits per dimension; a hybrid search ranks its best documents again by MaxSim with them.
+            in two bits per dimension; a hybrid search ranks its best documents again, by MaxSim and by their scores so
+            far in equal parts.
         language: As of ``BM25``. ``"auto"``: for an existing folder, as it was created; else that of the model, as its
             card says (``model.language``), if ``pip install "sbert[search]"`` was run. None: words as they are.
 
