@@ -127,8 +127,6 @@ def _require_id(find_id: Callable[[str], int | None], *tokens: str) -> int:
     """The id of the first of some tokens that the vocabulary has."""
     ids = [number for number in map(find_id, tokens) if number is not None]
     if not ids:
-        remedy = "or add it: tokenizer.add_tokens, then auto_model.resize_token_embeddings"
-        raise ValueError(
-            f"the vocabulary has no {tokens[0]!r}; pass a token that it has, such as '[unused0]', {remedy}"
-        )
+        remedy = "pass a token that it has, or add it: tokenizer.add_tokens, then auto_model.resize_token_embeddings"
+        raise ValueError(f"the vocabulary has no {tokens[0]!r}; {remedy}")
     return ids[0]

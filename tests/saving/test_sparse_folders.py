@@ -86,6 +86,17 @@ def test_what_they_make(tmp_path: Path) -> None:
     assert np.array_equal(values(loaded.encode_query(long, on_truncate="ignore")), values(router.encode_query(long)))
 
 
+def test_prompts_that_are_not_pooled_and_a_large_vocabulary(tmp_path: Path) -> None:
+    """The file of reference vectors is one that is read, whatever the number of words."""
+    model = SentenceEncoder(Transformer("sbert-mini", head="new", max_seq_length=3), Pooling("splade", False))
+    model.save(tmp_path)
+    loaded = SentenceEncoder(tmp_path)  # Without a warning that a text was truncated.
+    assert loaded.verify()
+    assert not loaded[1].include_prompt
+    assert (tmp_path / "sbert_reference.json").stat().st_size * 250_000 / loaded[0].vocab_size < 10_000_000
+    assert not SentenceEncoder(loaded[0], Pooling(["splade", "mean"])).is_sparse
+
+
 def test_what_is_refused(tmp_path: Path) -> None:
     folder, routed = tmp_path / "model", tmp_path / "routed"
     ours().save(folder)
