@@ -281,7 +281,7 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
 
     @similarity_fn_name.setter
     def similarity_fn_name(self, name: str) -> None:
-        if self.is_sparse and name != "dot":
+        if self.is_sparse and check_similarity(name, ALL_SIMILARITIES) != "dot":
             raise ValueError(f"sparse vectors are compared by their dot product, not {name}; pass 'dot'")
         self._similarity_fn_name = check_similarity(name, ALL_SIMILARITIES)
 
