@@ -28,7 +28,7 @@ class LateInteraction(nn.Module):
 
     Args:
         query_length: Maximum number of tokens of a query, including special tokens and the prefix; None for that of
-            the model.
+            the model, which is never exceeded.
         document_length: Maximum number of tokens of a document.
         query_prefix: A token of the vocabulary that stands after the first token of every query; ``""`` for none.
         document_prefix: The same of documents.
@@ -108,7 +108,7 @@ class LateInteraction(nn.Module):
             prefix = _require_id(find_id, word)
             rows = [[*row[:1], prefix, *row[1:]] for row in rows]
         if role == "query" and self.settings["do_query_expansion"]:
-            length = self.settings["query_length"]
+            length = min(self.settings["query_length"], reader.max_seq_length or self.settings["query_length"])
             mask, mark = _require_id(find_id, *_MASKS), 0 if self.settings["attend_to_expansion_tokens"] else HIDDEN
             marks = [mark * (place >= len(row)) for row in rows for place in range(max(length, len(row)))]
             return [row + [mask] * (length - len(row)) for row in rows], np.array(marks, np.int64)

@@ -166,8 +166,7 @@ def test_folders_of_pylate_and_of_colbert(tmp_path: Path) -> None:
     model = encoder(roles)
     model.save(folder := tmp_path / "pylate")
     listed = modules("Transformer", "Dense")
-    listed[1]["type"] = "pylate.models.Dense.Dense"
-    listed[1]["path"] = "1_Dense"
+    listed[1] |= {"type": "pylate.models.Dense.Dense", "path": "1_Dense"}
     (folder / "modules.json").write_text(json.dumps(listed))
     (folder / "config_sentence_transformers.json").write_text(json.dumps({"model_type": "ColBERT"}))
     (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 5}))
@@ -175,6 +174,8 @@ def test_folders_of_pylate_and_of_colbert(tmp_path: Path) -> None:
     (folder / "config_sentence_transformers.json").write_text('{"model_type": "ColBERT", "query_length": -1}')
     with pytest.raises(ValueError, match=r"config_sentence_transformers\.json"):
         SentenceEncoder(folder)
+    (folder / "config_sentence_transformers.json").write_text('{"model_type": "ColBERT", "query_length": 1000000}')
+    assert len(SentenceEncoder(folder).encode_query("lake")) == model[0].auto_model.config.max_position_embeddings
     original = tmp_path / "original"
     model[0].auto_model.save_pretrained(original)
     model[0].tokenizer.save_pretrained(original)

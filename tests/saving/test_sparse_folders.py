@@ -110,5 +110,8 @@ def test_what_is_refused(tmp_path: Path) -> None:
     (routed / "query_0_SparseStaticEmbedding" / "model.safetensors").write_bytes(weights)
     with pytest.raises(ValueError, match=f"contains no weights of {len(TOKENIZER)} words"):
         SentenceEncoder(routed)
+    (routed / "config_sentence_transformers.json").write_text('{"max_active_dims": 0}')
+    with pytest.raises(ValueError, match="gives max_active_dims=0 where at least 1 is expected"):
+        SentenceEncoder(routed)
     with pytest.raises(ValueError, match=r"lacks .* of the weights that config.json asks for, such as cls.predictions"):
         Transformer(tmp_path / "without", head="saved")

@@ -78,13 +78,9 @@ def compare(index: HybridIndex, models: Any, texts: list[str], ids: list[int]) -
     """All ways give what their own indexes give, and the hybrid one what ``fuse`` makes of these."""
     dense, sparse = models
     hits = {}
-    for by, index_of, model in (
-        ("lexical", BM25(), None),
-        ("dense", Index(), dense),
-        ("sparse", SparseIndex(), sparse),
-    ):
-        index_of.add(model.encode_document(texts) if model else texts, ids)
-        hits[by] = index_of.search(model.encode_query(QUERIES) if model else QUERIES, 50)
+    for by, own, model in (("lexical", BM25(), None), ("dense", Index(), dense), ("sparse", SparseIndex(), sparse)):
+        own.add(model.encode_document(texts) if model else texts, ids)
+        hits[by] = own.search(model.encode_query(QUERIES) if model else QUERIES, 50)
     hits["hybrid"] = fuse(*hits.values(), top_k=50, method="weighted", weights=(0.5, 0.3, 0.2))
     for by, found in hits.items():
         for results, row, names in zip(index.search(QUERIES, 50, by=by), found.scores, found.ids, strict=True):
