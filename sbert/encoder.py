@@ -172,7 +172,7 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
                 with reading(folder, "modules that work together"):
                     self._check_modules()
                     self.get_sentence_embedding_dimension()
-                    self.encode("A text.", task=next(iter(self.routes), None), show_progress_bar=False)
+                    self._reference_vectors(["A text."])
         decide_tokenizers(self, None if reference is None else lambda: self.verify().max_difference)
         if int8:
             self.check_int8()
@@ -234,7 +234,7 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
                 chain += module.routes[name := module.find_route(name)]
             elif isinstance(module, LateInteraction) and (has_router or module.routes):
                 has_router = True
-                chain.append(module.in_role(name))
+                chain.append(module.in_role(name := name or "document"))
             else:
                 chain.append(module)
         if not has_router:
@@ -281,7 +281,7 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
 
     @similarity_fn_name.setter
     def similarity_fn_name(self, name: str) -> None:
-        if self.is_sparse and name != "dot":
+        if self.is_sparse and check_similarity(name, ALL_SIMILARITIES) != "dot":
             raise ValueError(f"sparse vectors are compared by their dot product, not {name}; pass 'dot'")
         self._similarity_fn_name = check_similarity(name, ALL_SIMILARITIES)
 
@@ -478,7 +478,8 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
             texts: list[Any] = [sentences] if single else list(rows_of(sentences))
             vectors = encode_texts(job, texts, show_progress_bar, execute)
             if output_value is None:
-                job.settings = replace(settings, token_embeddings=False)
+                # The vectors of sparse encoders, too, are dense here.
+                job.settings = replace(settings, token_embeddings=False, sparse=False, max_active_dims=None)
                 both = zip(vectors, encode_texts(job, texts, quiet=True, execute=execute), strict=True)
                 vectors = [{"token_embeddings": tokens, "sentence_embedding": vector} for tokens, vector in both]
             elif settings.sparse and not settings.token_embeddings:
@@ -621,6 +622,8 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
             >>> model.similarity_pairwise(vectors, vectors).round(4)
             array([1., 1.], dtype=float32)
         """
+        if self.is_sparse:
+            return cast("Similarity", partial(sparse_dot, pairs=True))
         return cast("Similarity", partial(pairwise_similarity, name=self.similarity_fn_name))
 
     def predict(self, pairs: Iterable[tuple[str, str]]) -> npt.NDArray[np.float32]:
@@ -711,6 +714,8 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
         jobs = [Encoding(encoder, EncodeSettings(plain=True)) for encoder in encoders]
         vectors = (encode_texts(job, texts, quiet=True) for job in jobs)  # Of tokens, their mean counts.
         means = [torch.stack([x.mean(0) for x in part]) if isinstance(part, list) else part for part in vectors]
+        if self.is_sparse:  # Of groups of dimensions their maxima, or the file would be larger than one that is read.
+            means = [nn.functional.adaptive_max_pool1d(part, 1024) for part in means]
         return np.concatenate(means, 1)
 
     @property

@@ -153,9 +153,8 @@ def _to_array(values: Any) -> Floats:
 
 def _check_finite(values: Floats, items: Sequence[Any]) -> Floats:
     """Raise if a value is not finite: comparisons with NaN are false, so the metrics would look valid."""
-    wrong: Any = (
-        [] if values.dtype == object else np.flatnonzero(~np.isfinite(values).all(axis=tuple(range(1, values.ndim))))
-    )
+    axes = tuple(range(1, values.ndim))
+    wrong: Any = [] if values.dtype == object else np.flatnonzero(~np.isfinite(values).all(axis=axes))
     if len(wrong):
         remedy = "check whether its weights are finite, and pass dtype='float32' if it was loaded with another dtype"
         raise ValueError(f"the model gives NaN or infinity for {items[wrong[0]]!r:.80}; {remedy}")

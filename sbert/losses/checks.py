@@ -56,9 +56,7 @@ def check_columns(loss: object, *columns: Any) -> list[Any]:
     """
     if getattr(loss, "similarity", None) == "maxsim":
         if not all(isinstance(column, TokenEmbeddings) for column in columns):
-            raise TypeError(
-                f"{type(loss).__name__} with 'maxsim' takes vectors of tokens; use a model without a pooling"
-            )
+            raise TypeError(f"{type(loss).__name__} with 'maxsim' takes token vectors; use a model without a pooling")
         return [token_rows("a column", column) for column in columns]
     name, dtype = type(loss).__name__, torch.float32
     for column in columns:

@@ -170,9 +170,8 @@ class SpladeLoss(_Combination):
     def forward(self, *columns: Tensor, **extras: Any) -> Tensor:
         queries, *documents = check_columns(self, *columns)
         value: Tensor = sum_parts(self.losses[0](*columns, **self._select_extras(extras)))
-        terms = self.queries * self._measure(queries) + self.documents * self._measure(
-            torch.cat(documents or [queries])
-        )
+        terms = self.queries * self._measure(queries)
+        terms = terms + self.documents * self._measure(torch.cat(documents or [queries]))
         return value + self._factor * terms
 
     def _measure(self, vectors: Tensor) -> Tensor:

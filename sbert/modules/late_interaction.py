@@ -28,7 +28,7 @@ class LateInteraction(nn.Module):
 
     Args:
         query_length: Maximum number of tokens of a query, including special tokens and the prefix; None for that of
-            the model.
+            the model, which is never exceeded.
         document_length: Maximum number of tokens of a document.
         query_prefix: A token of the vocabulary that stands after the first token of every query; ``""`` for none.
         document_prefix: The same of documents.
@@ -108,7 +108,7 @@ class LateInteraction(nn.Module):
             prefix = _require_id(find_id, word)
             rows = [[*row[:1], prefix, *row[1:]] for row in rows]
         if role == "query" and self.settings["do_query_expansion"]:
-            length = self.settings["query_length"]
+            length = min(self.settings["query_length"], reader.max_seq_length or self.settings["query_length"])
             mask, mark = _require_id(find_id, *_MASKS), 0 if self.settings["attend_to_expansion_tokens"] else HIDDEN
             marks = [mark * (place >= len(row)) for row in rows for place in range(max(length, len(row)))]
             return [row + [mask] * (length - len(row)) for row in rows], np.array(marks, np.int64)
@@ -127,8 +127,6 @@ def _require_id(find_id: Callable[[str], int | None], *tokens: str) -> int:
     """The id of the first of some tokens that the vocabulary has."""
     ids = [number for number in map(find_id, tokens) if number is not None]
     if not ids:
-        remedy = "or add it: tokenizer.add_tokens, then auto_model.resize_token_embeddings"
-        raise ValueError(
-            f"the vocabulary has no {tokens[0]!r}; pass a token that it has, such as '[unused0]', {remedy}"
-        )
+        remedy = "pass a token that it has, or add it: tokenizer.add_tokens, then auto_model.resize_token_embeddings"
+        raise ValueError(f"the vocabulary has no {tokens[0]!r}; {remedy}")
     return ids[0]

@@ -175,7 +175,7 @@ class Pooling(nn.Module):
     @property
     def is_sparse(self) -> bool:
         """Whether the vectors are sparse."""
-        return self.modes[0].startswith("splade")
+        return len(self.modes) == 1 and self.modes[0].startswith("splade")
 
     def forward(self, tokens: TokenEmbeddings) -> Tensor:
         if not self.include_prompt:

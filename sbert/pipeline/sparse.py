@@ -111,11 +111,11 @@ def top_dims(vectors: Any, top: int | None = None) -> list[list[tuple[int, float
     return [list(zip(matrix.indices[order].tolist(), matrix.data[order].tolist(), strict=True)) for order in orders]
 
 
-def sparse_dot(a: Any, b: Any) -> Any:
-    """Dot product of every row of a with every row of b; both are arrays of SciPy or NumPy, or both tensors.
+def sparse_dot(a: Any, b: Any, pairs: bool = False) -> Any:
+    """Dot product of every row of a with every row of b, or with the same row: a tensor if both are, else an array.
 
     Shape:
-        a: (n, dim). b: (m, dim). Output: (n, m), dense.
+        a: (n, dim). b: (m, dim). Output: (n, m), or (n,) of ``pairs``, dense.
 
     Example:
         >>> from scipy.sparse import csr_array
@@ -123,7 +123,7 @@ def sparse_dot(a: Any, b: Any) -> Any:
         >>> sparse_dot(csr_array([[0, 2]]), csr_array([[1, 1], [0, 3]]))
         array([[2, 6]])
     """
-    if isinstance(a, Tensor):
-        return SIMILARITIES["dot"](a.to_dense(), b.to_dense())
-    scores = a @ b.T
-    return scores if isinstance(scores, np.ndarray) else scores.toarray()
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
+        a, b = a.to_dense(), b.to_dense()
+        return (a * b).sum(-1) if pairs else SIMILARITIES["dot"](a, b)
+    return csr(a).multiply(csr(b)).sum(1) if pairs else (csr(a) @ csr(b).T).toarray()

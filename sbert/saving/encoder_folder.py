@@ -72,11 +72,11 @@ def _read_settings(folder: Path, config: JsonObject) -> EncoderSettings:
         similarity = None  # MaxSim; PyLate may name that of the model that was trained.
     elif similarity is not None and similarity not in SIMILARITIES:
         raise config.error(f"gives similarity_fn_name={similarity!r}, not one of {', '.join(SIMILARITIES)}")
-    truncate_dim = config.field("truncate_dim", int, None)
-    if truncate_dim is not None and truncate_dim < 1:
-        raise config.error(f"gives truncate_dim={truncate_dim} where at least 1 is expected")
-    most = config.field("max_active_dims", int, None)
-    return EncoderSettings(prompts, default, similarity, truncate_dim, _read_language(folder / CARD), most)
+    dims = {name: config.field(name, int, None) for name in ("truncate_dim", "max_active_dims")}
+    for name, dim in dims.items():
+        if dim is not None and dim < 1:
+            raise config.error(f"gives {name}={dim} where at least 1 is expected")
+    return EncoderSettings(prompts, default, similarity, language=_read_language(folder / CARD), **dims)
 
 
 def _read_language(card: Path) -> str | None:

@@ -99,7 +99,7 @@ def test_of_token_vectors(row: Row) -> None:
         value, exact = compute(*rounded), compute(*map(Tensor.double, rounded))
         assert value.dtype == torch.float32
         torch.testing.assert_close(value.double(), exact, rtol=1e-5, atol=1e-6)
-    with pytest.raises(TypeError, match="takes vectors of tokens; use a model without a pooling"):
+    with pytest.raises(TypeError, match="takes token vectors; use a model without a pooling"):
         loss(*values, **extras)
     with pytest.raises(TypeError, match="not a TokenEmbeddings"):
         losses.MSELoss()(TokenEmbeddings(values[0], offsets), labels=torch.zeros(1))

@@ -125,6 +125,7 @@ def test_what_encode_returns() -> None:
     tensors = model.encode(DOCUMENTS, convert_to_tensor=True)
     same(list(map(np.asarray, tensors)), model.encode(DOCUMENTS), 0)
     same(model.encode(DOCUMENTS, batch_size=1), model.encode(DOCUMENTS))
+    same(model.encode(DOCUMENTS, device=["cpu", "cpu"]), model.encode(DOCUMENTS))
     assert model.encode(DOCUMENTS, truncate_dim=4, normalize_embeddings=True)[0].shape[1] == 4
     assert model.similarity(model.encode_query(DOCUMENTS), model.encode(DOCUMENTS)).shape == (4, 4)
     for option in ({"precision": "int8"}, {"out": "x.npy"}):
@@ -165,8 +166,7 @@ def test_folders_of_pylate_and_of_colbert(tmp_path: Path) -> None:
     model = encoder(roles)
     model.save(folder := tmp_path / "pylate")
     listed = modules("Transformer", "Dense")
-    listed[1]["type"] = "pylate.models.Dense.Dense"
-    listed[1]["path"] = "1_Dense"
+    listed[1] |= {"type": "pylate.models.Dense.Dense", "path": "1_Dense"}
     (folder / "modules.json").write_text(json.dumps(listed))
     (folder / "config_sentence_transformers.json").write_text(json.dumps({"model_type": "ColBERT"}))
     (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 5}))
@@ -174,6 +174,8 @@ def test_folders_of_pylate_and_of_colbert(tmp_path: Path) -> None:
     (folder / "config_sentence_transformers.json").write_text('{"model_type": "ColBERT", "query_length": -1}')
     with pytest.raises(ValueError, match=r"config_sentence_transformers\.json"):
         SentenceEncoder(folder)
+    (folder / "config_sentence_transformers.json").write_text('{"model_type": "ColBERT", "query_length": 1000000}')
+    assert len(SentenceEncoder(folder).encode_query("lake")) == model[0].auto_model.config.max_position_embeddings
     original = tmp_path / "original"
     model[0].auto_model.save_pretrained(original)
     model[0].tokenizer.save_pretrained(original)
@@ -247,8 +249,10 @@ def test_the_index_ranks_by_stored_tokens(tmp_path: Path, monkeypatch: pytest.Mo
     expected = fuse(*both, top_k=2, method="weighted", weights=(0.5, 0.5))
     assert [result.id for result in results] == [names[row] for row in expected.indices[0]]
     assert [result.score for result in results] == pytest.approx(expected.scores[0].tolist(), abs=1e-5)
-    with pytest.raises(ValueError, match="was created with token_vectors='4', not None"):
-        HybridIndex(model, tmp_path / "index")
+    for changed, dim in ((None, None), (late, 4)):
+        late.truncate_dim = dim
+        with pytest.raises(ValueError, match=r"was created with token_vectors=\['4'"):
+            HybridIndex(model, tmp_path / "index", token_vectors=changed)
     with pytest.raises(ValueError, match="pass one of each kind"):
         HybridIndex(late)
     index._documents._connection.execute("UPDATE codes SET codes = x'00'")

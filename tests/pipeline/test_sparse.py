@@ -48,6 +48,8 @@ def test_forms_of_the_result(model: SentenceEncoder, dense: Any) -> None:
     assert model.encode([]).shape == model.encode([], convert_to_tensor=True).shape == (0, dense.shape[1])
     with model.pool(["cpu", "cpu"]) as pool:
         assert abs(model.encode(TEXTS, pool=pool) - vectors).max() < 1e-6
+    both: Any = model.encode(TEXTS[1], output_value=None)
+    np.testing.assert_allclose(both["sentence_embedding"], dense[1], rtol=1e-5, atol=1e-6)
 
 
 def test_the_greatest_dimensions_remain(model: SentenceEncoder, dense: Any) -> None:
@@ -71,6 +73,10 @@ def test_words_and_similarity(model: SentenceEncoder, dense: Any) -> None:
     assert model.decode(tensor[0], 4) == words[:1]
     np.testing.assert_allclose(model.similarity(vectors, vectors), dense @ dense.T, rtol=1e-5)
     np.testing.assert_allclose(model.similarity(tensor[0], tensor).numpy(), dense[:1] @ dense.T, rtol=1e-5)
+    np.testing.assert_allclose(model.similarity(tensor[0], vectors), dense[:1] @ dense.T, rtol=1e-5)
+    for a, b in ((vectors, vectors), (tensor, tensor), (tensor, vectors)):
+        np.testing.assert_allclose(model.similarity_pairwise(a, b), (dense * dense).sum(1), rtol=1e-5)
+    np.testing.assert_allclose(model.predict([(text, text) for text in TEXTS]), (dense * dense).sum(1), rtol=1e-5)
     with pytest.raises(ValueError, match="compared by their dot product, not cosine"):
         SentenceEncoder(*model, similarity_fn_name="cosine")
 
@@ -88,7 +94,9 @@ def test_files_and_wrong_arguments(model: SentenceEncoder, tmp_path: Path) -> No
         assert abs(load_npz(tmp_path / "vectors.npz") - vectors).max() == 0
 
 
-def test_without_scipy(model: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_scipy(model: SentenceEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model.save(tmp_path / "model")
+
     def refuse(name: str, *args: Any, **options: Any) -> Any:
         if name.startswith("scipy"):
             raise ImportError(name)
@@ -97,7 +105,7 @@ def test_without_scipy(model: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(builtins, "__import__", refuse)
     with pytest.raises(ImportError, match=r"needs scipy; run: pip install \"sbert\[sparse\]\", or pass convert_to_ten"):
         model.encode(TEXTS)
-    assert model.encode(TEXTS, convert_to_tensor=True).is_sparse
+    assert SentenceEncoder(tmp_path / "model").encode(TEXTS, convert_to_tensor=True).is_sparse
 
 
 def test_evaluators(model: SentenceEncoder, dense: Any, monkeypatch: pytest.MonkeyPatch) -> None:

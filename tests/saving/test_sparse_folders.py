@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from sentence_transformers import SparseEncoder
+from sentence_transformers import SimilarityFunction, SparseEncoder
 from sentence_transformers.sparse_encoder import modules as theirs
 
 from sbert import Pooling, Router, SentenceEncoder, SparseStaticEmbedding, Transformer
@@ -48,7 +48,7 @@ def ours(name: str = "Bert", mode: str = "splade", routed: bool = False) -> Sent
 def test_they_read_what_is_written_and_write_what_is_read(name: str, mode: str, routed: bool, tmp_path: Path) -> None:
     model = ours(name, mode, routed)
     model.save(tmp_path / "ours")  # Without a warning that other programs do not read it.
-    loaded = SentenceEncoder(tmp_path / "ours")
+    loaded = SentenceEncoder(tmp_path / "ours", similarity_fn_name=SimilarityFunction.DOT_PRODUCT)
     same(model, loaded)
     assert loaded.verify()
     assert loaded.is_sparse
@@ -86,6 +86,16 @@ def test_what_they_make(tmp_path: Path) -> None:
     assert np.array_equal(values(loaded.encode_query(long, on_truncate="ignore")), values(router.encode_query(long)))
 
 
+def test_prompts_that_are_not_pooled_and_a_large_vocabulary(tmp_path: Path) -> None:
+    """The file of reference vectors is one that is read, whatever the number of words."""
+    model = SentenceEncoder(Transformer("sbert-mini", head="new", max_seq_length=3), Pooling("splade", False))
+    model.save(tmp_path)
+    loaded = SentenceEncoder(tmp_path)  # Without a warning that a text was truncated.
+    assert loaded.verify()
+    assert (tmp_path / "sbert_reference.json").stat().st_size * 250_000 / loaded[0].vocab_size < 10_000_000
+    assert [loaded[1].include_prompt, Pooling(["splade", "mean"]).is_sparse] == [False, False]
+
+
 def test_what_is_refused(tmp_path: Path) -> None:
     folder, routed = tmp_path / "model", tmp_path / "routed"
     ours().save(folder)
@@ -99,6 +109,9 @@ def test_what_is_refused(tmp_path: Path) -> None:
     weights = (folder / "model.safetensors").read_bytes()
     (routed / "query_0_SparseStaticEmbedding" / "model.safetensors").write_bytes(weights)
     with pytest.raises(ValueError, match=f"contains no weights of {len(TOKENIZER)} words"):
+        SentenceEncoder(routed)
+    (routed / "config_sentence_transformers.json").write_text('{"max_active_dims": 0}')
+    with pytest.raises(ValueError, match="gives max_active_dims=0 where at least 1 is expected"):
         SentenceEncoder(routed)
     with pytest.raises(ValueError, match=r"lacks .* of the weights that config.json asks for, such as cls.predictions"):
         Transformer(tmp_path / "without", head="saved")

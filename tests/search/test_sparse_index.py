@@ -14,6 +14,7 @@ from sbert import SentenceEncoder
 from sbert.chunking import split
 from sbert.search import BM25, Hits, HybridIndex, Index, SparseIndex, fuse
 from sbert.search.index import passages
+from sbert.search.index.sparse_index import max_of_passages
 from tests import small
 from tests.modules.test_splade import model_of
 
@@ -77,13 +78,9 @@ def compare(index: HybridIndex, models: Any, texts: list[str], ids: list[int]) -
     """All ways give what their own indexes give, and the hybrid one what ``fuse`` makes of these."""
     dense, sparse = models
     hits = {}
-    for by, index_of, model in (
-        ("lexical", BM25(), None),
-        ("dense", Index(), dense),
-        ("sparse", SparseIndex(), sparse),
-    ):
-        index_of.add(model.encode_document(texts) if model else texts, ids)
-        hits[by] = index_of.search(model.encode_query(QUERIES) if model else QUERIES, 50)
+    for by, own, model in (("lexical", BM25(), None), ("dense", Index(), dense), ("sparse", SparseIndex(), sparse)):
+        own.add(model.encode_document(texts) if model else texts, ids)
+        hits[by] = own.search(model.encode_query(QUERIES) if model else QUERIES, 50)
     hits["hybrid"] = fuse(*hits.values(), top_k=50, method="weighted", weights=(0.5, 0.3, 0.2))
     for by, found in hits.items():
         for results, row, names in zip(index.search(QUERIES, 50, by=by), found.scores, found.ids, strict=True):
@@ -120,6 +117,8 @@ def test_a_document_is_the_maximum_of_its_passages(models: Any) -> None:
     found = {result.id: result for result in index.search(QUERIES[0], by="sparse")[0]}
     assert found[2].score == pytest.approx((models[1].encode_query(QUERIES[0]) @ weights).item(), rel=1e-5)
     assert found[2].text == long
+    values = max_of_passages(models[1].encode(TEXTS[:4], convert_to_tensor=True), np.array([0, 0, 2, 2]), 3)
+    assert values == max_of_passages(models[1].encode(TEXTS[:4]), np.array([0, 0, 2, 2]), 3)
 
 
 def test_what_does_not_fit(models: Any, tmp_path: Path) -> None:

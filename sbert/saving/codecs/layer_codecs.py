@@ -110,7 +110,8 @@ def _pooling_arguments(config: JsonObject) -> dict[str, Any]:
 
 def _pooling_settings(module: Pooling, input_dims: Mapping[nn.Module, int]) -> dict[str, Any]:
     if module.is_sparse:
-        return {"pooling_strategy": "max", "activation_function": _SPLADE[module.modes[0]]}
+        prompt = {} if module.include_prompt else {"include_prompt": False}  # Which no other library has.
+        return {"pooling_strategy": "max", "activation_function": _SPLADE[module.modes[0]], **prompt}
     # The flags express neither an order nor registered modes. The list is read since sentence-transformers 5.4.
     in_order_of_flags = [mode for mode in POOLING_KEYS.values() if mode in module.modes]
     foreign_names = {mode: name for name, mode in POOLING_NAMES.items()}

@@ -101,7 +101,8 @@ class HybridIndex:
             "default_prompt_name": model.default_prompt_name,
             "sparse_model": sparse_model and [digest_of_model(sparse_model), sparse_model.prompts],
             "max_active_dims": sparse_model and sparse_model.max_active_dims,
-            "token_vectors": token_vectors and digest_of_model(token_vectors),
+            "token_vectors": token_vectors
+            and [digest_of_model(token_vectors), token_vectors.prompts, token_vectors.truncate_dim],
         }
         self.model: SentenceEncoder = model
         self.sparse_model: SentenceEncoder | None = sparse_model

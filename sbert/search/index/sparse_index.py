@@ -88,7 +88,7 @@ def max_of_passages(passages: Any, documents: npt.NDArray[np.int64], count: int)
     """The sparse vector of each document, the maximum of those of its passages.
 
     Args:
-        passages: The vectors of the passages, as CSR.
+        passages: The vectors of the passages: CSR, or a sparse tensor.
         documents: The document of each passage, from 0 to ``count`` - 1.
         count: Number of documents.
 
@@ -98,7 +98,7 @@ def max_of_passages(passages: Any, documents: npt.NDArray[np.int64], count: int)
     Shape:
         passages: (passages, dim). documents: (passages,).
     """
-    dim = passages.shape[1]
+    passages, dim = csr(passages), passages.shape[1]
     keys = np.repeat(documents, np.diff(passages.indptr)) * dim + passages.indices
     unique, positions = np.unique(keys, return_inverse=True)
     result = np.zeros(len(unique), VALUES)
