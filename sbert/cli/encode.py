@@ -19,11 +19,10 @@ from sbert.storage.hub import OWN
 
 _EPILOG = """\
 If the first argument is a file, a pattern or -, or the only one, the default
-model is used. A killed command goes on where it was when it is run again.
+model is used. If the command was interrupted, the same command continues it.
 """
 # The options that are arguments of ``SentenceEncoder.encode``.
-_OPTIONS = "prompt prompt_name batch_size batch_tokens normalize_embeddings truncate_dim precision".split()
-_OPTIONS += ["on_truncate", "overwrite"]
+_OPTIONS = "prompt prompt_name batch_size batch_tokens normalize_embeddings truncate_dim precision on_truncate"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -87,8 +86,8 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _encode(arguments: argparse.Namespace, inputs: list[str]) -> None:
     texts = Texts(inputs, arguments.column, format=arguments.format, keep=arguments.keep)
-    options: dict[str, Any] = {name: getattr(arguments, name) for name in _OPTIONS}
-    options |= {"out": arguments.output, "shard": arguments.shard}
+    options: dict[str, Any] = {name: getattr(arguments, name) for name in _OPTIONS.split()}
+    options |= {"out": arguments.output, "shard": arguments.shard, "overwrite": arguments.overwrite}
     vectors = load_by_options(arguments).encode(texts, show_progress_bar=progress(arguments), **options)
     if not vectors.shape[0] and arguments.shard is None:
         warnings.warn(f"{inputs[0]} contains no texts, so {arguments.output} contains no vectors", stacklevel=2)

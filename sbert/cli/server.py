@@ -52,6 +52,8 @@ class Service:
         self.key = (flags.api_key or os.environ.get("SBERT_API_KEY", "")).encode()
         self.roles = {self.name: "", **{f"{self.name}:{role}": role for role in ROLES}}
         self.models: dict[str, Any] = {"embed": load_by_options(flags)}
+        if self.models["embed"].is_sparse or self.models["embed"].is_multi_vector:
+            raise ValueError(f"{self.name} gives sparse vectors or vectors per token; serve one with dense vectors")
         if flags.rerank:
             self.models["rerank"] = Ranker(flags.rerank, device=flags.device)
             self.models["rerank"].rank("", [""])  # An error if it gives several scores.

@@ -151,8 +151,7 @@ class RetrievalEvaluator(Evaluator):
         block_size = max(1, min(self._block, _NUMBERS // max(1, sum(map(np.size, queries[:1])))))
         encode = vectors if len(self._corpus) <= block_size else vectors.encode_uncached
         depth = max(k for _, k in self._metrics)
-        scores, indices = np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), np.int64)
-        count = 0
+        scores, indices, count = np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), np.int64), 0
         for start in range(0, len(self._corpus), block_size):
             block = encode(self._corpus[start : start + block_size], "document", self._prompts[1])
             count += int(np.count_nonzero(block)) if vectors.is_sparse else 0

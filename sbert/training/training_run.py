@@ -184,8 +184,9 @@ class Run:
         step_batches = list(islice(batches, config.accumulation))
         seed_step(config.seed, self.step, ranks.rank, self.device)
         for batch in step_batches:
-            if hasattr(batch.dataset.rows.loss, "start_step"):  # Its weights follow a schedule.
-                batch.dataset.rows.loss.start_step(self.step, self.total)
+            for part in getattr(batch.dataset.rows.loss, "modules", list)():
+                if hasattr(part, "start_step"):  # Its weights follow a schedule.
+                    part.start_step(self.step, self.total)
         try:
             losses, sentences = self._add_gradients(step_batches)
         except (RuntimeError, MemoryError) as error:

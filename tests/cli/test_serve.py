@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sbert import CrossEncoder, SentenceEncoder
+from sbert import CrossEncoder, Pooling, SentenceEncoder, Transformer
 from sbert.cli import serve, server
 from tests import small
 
@@ -352,3 +352,10 @@ def test_what_was_asked_for_is_answered_at_sigterm(folder: Path) -> None:
         said += process.stderr or ()
     assert process.returncode == -signal.SIGTERM
     assert "Traceback" not in "".join(said)
+
+
+def test_a_model_without_dense_vectors_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    sparse = SentenceEncoder(Transformer("sbert-mini", head="new"), Pooling("splade"), device="cpu")
+    monkeypatch.setattr(server, "load_by_options", lambda _: sparse)
+    with pytest.raises(ValueError, match="mine gives sparse vectors or vectors per token; serve one with dense"):
+        server.Service(argparse.Namespace(model="mine", api_key=None, rerank=None))

@@ -198,7 +198,8 @@ def test_the_weights_of_a_loss_follow_the_steps_of_the_run(tmp_path: Path) -> No
     assert SpladeLoss(ranking, 0.5, 0.5)(vectors, vectors) > ranking(vectors, vectors) + 0.1
     loss, options = Noted(ranking, 0.5, 0.5, warmup=0.5), {"steps": 6, "output": tmp_path / "killed"}
     expected = fit(whole, ROWS, loss, steps=6)
-    assert factors == pytest.approx([1 / 9, 4 / 9, 1, 1, 1, 1])
+    fit(tiny(), ROWS, WeightedSum((loss, 1.0), (ranking, 1.0)), steps=6)  # Also inside of another loss.
+    assert factors == pytest.approx([1 / 9, 4 / 9, 1, 1, 1, 1] * 2)
     run_in_child(lambda: fit(tiny(), ROWS, loss, callbacks=Kill(2), checkpoint_every=1, **options))
     assert fit(resumed, ROWS, loss, resume=True, checkpoint_every=1, **options)[-1]["loss"] == expected[-1]["loss"]
     same_weights(whole, resumed)
