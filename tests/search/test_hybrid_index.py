@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import re
@@ -16,7 +15,6 @@ from contextlib import closing
 from copy import deepcopy
 from functools import partial, reduce
 from itertools import count
-from operator import add
 from pathlib import Path
 from typing import Any
 
@@ -117,32 +115,14 @@ def test_changes_leave_what_a_new_index_has(
             compare(chance.choice(opened), search_parts(model, list(texts.values()), list(texts), "english"))
 
 
-@pytest.mark.parametrize(("version", "fields"), [(1, "text"), (2, "terms, text")])
-def test_a_folder_of_an_earlier_version_is_converted_once(
-    version: int, fields: str, model: SentenceEncoder, tmp_path: Path, quick: None
+def test_a_folder_of_another_version_is_refused(
+    model: SentenceEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    index = HybridIndex(model, tmp_path, language="english")
-    index.add(TEXTS, metadata=METADATA)
-    index.remove([3, 5])
-    expected = index.search(QUERIES)
-    index.close()
-    with closing(sqlite3.connect(tmp_path / "documents.sqlite")) as connection, connection:
-        [(content,)] = connection.execute("SELECT content FROM about")
-        fields = f"id, metadata, spans, vectors, {fields}"
-        rows = connection.execute(f"SELECT row, {fields} FROM documents").fetchall()
-        connection.executescript("DROP TABLE documents" + "; DROP TABLE terms; DROP TABLE removals" * (version == 1))
-        connection.execute(f"CREATE TABLE documents (row INTEGER PRIMARY KEY, {fields}, crc)")
-        crcs = [documents.document_checksum(*row) for row in rows]
-        marks = ", ".join("?" * (len(rows[0]) + 1))
-        connection.executemany(f"INSERT INTO documents VALUES ({marks})", map(add, rows, zip(crcs)))
-        about = json.dumps({**json.loads(content), "version": version, "checksum": sum(crcs)}).encode()
-        connection.execute("UPDATE about SET content = ?, crc = ?", (about, documents.document_checksum(0, about)))
-    with pytest.warns(UserWarning, match="was written by an earlier version of sbert, and was converted"):
-        index = HybridIndex(model, tmp_path)
-    index.add("one more")
-    for opened in (index, HybridIndex(model, tmp_path)):
-        opened.remove([name for name in (120,) if name in opened])
-        assert opened.search(QUERIES) == expected
+    monkeypatch.setattr(documents, "_VERSION", 2)
+    HybridIndex(model, tmp_path).add(TEXTS[:2])
+    monkeypatch.undo()
+    with pytest.raises(ValueError, match=r"of version 2, where .* of 3 is read; add the documents"):
+        HybridIndex(model, tmp_path)
 
 
 def test_filters(model: SentenceEncoder) -> None:

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from sbert.search.index.bm25 import terms_of
 from sbert.storage.atomic import replacing
 from sbert.storage.files import UnreadableError
 from sbert.storage.folders import check_own, find_foreign
@@ -134,38 +133,15 @@ class Documents:
         except sqlite3.DatabaseError as error:
             raise self._explain(error) from error
 
-    def convert(self) -> bool:
-        """Whether the database was of an earlier version; then its documents have been written as those of this one."""
-        with self.transaction():
-            if self.about()["version"] == _VERSION:
-                return False
-        with self.transaction("IMMEDIATE"):
-            about, numbers, execute = self.about(), dict[str, int](), self._connection.execute
-            if about["version"] == _VERSION:  # Another process was first.
-                return False
-            about["checksum"] = 0
-            dropped = [f"DROP TABLE IF EXISTS {table}" for table in ("terms", "removals")]
-            for statement in ("ALTER TABLE documents RENAME TO earlier", *dropped, *_TABLES):
-                execute(statement)
-            for row, *fields, _ in map(self._check, execute("SELECT * FROM earlier ORDER BY row")):
-                words = terms_of(fields[-1].decode("utf-8", "surrogatepass"), about["language"])
-                terms = np.array([numbers.setdefault(word, len(numbers)) for word in words], "<i4").tobytes()
-                new = (*fields[:4], terms, b"", fields[-1])  # Version 1 had no terms, and none had sparse vectors.
-                crc = document_checksum(row, *new)
-                execute(_INSERT, (row, *new, crc))
-                about["checksum"] += crc
-            execute("DROP TABLE earlier")
-            self.write({**about, "next_term": len(numbers)}, [], [], (numbers, ()))
-        return True
-
     def about(self) -> dict[str, Any]:
         """What the database says about itself."""
         content, crc = self._connection.execute("SELECT content, crc FROM about").fetchone() or (None, 0)
         if not isinstance(content, bytes) or document_checksum(0, content) != crc:
             raise self.damage("its description is not what was written")
         about: dict[str, Any] = json.loads(content)
-        if about["format"] != _FORMAT or about["version"] not in range(1, _VERSION + 1):
-            raise self.damage(f"it is of version {about['version']}, and this library reads {_VERSION}")
+        if (about["format"], about["version"]) != (_FORMAT, _VERSION):
+            reason = f"is {about['format']} of version {about['version']}, where {_FORMAT} of {_VERSION} is read"
+            raise UnreadableError(self.path or Path(":memory:"), reason, "add the documents to a new folder")
         return about
 
     def write(self, about: dict[str, Any], removed: list[int], new: Iterable[DocumentRecord], terms: Terms) -> None:

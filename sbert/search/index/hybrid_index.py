@@ -16,7 +16,7 @@ from sbert.chunking.boundaries import Chunk
 from sbert.chunking.chunks import split
 from sbert.encoder import SentenceEncoder
 from sbert.functional import Float32, maxsim
-from sbert.inputs.arguments import check_choice, check_count, check_model, known_arguments, warn
+from sbert.inputs.arguments import check_choice, check_count, check_model, known_arguments
 from sbert.inputs.prompts import with_role_prompt
 from sbert.inputs.texts import rows_of
 from sbert.pipeline.sparse import top_dims
@@ -43,8 +43,6 @@ class HybridIndex:
     Vectors, ids, metadata and the terms of the texts are also held in memory, which the first call reads from the
     folder; texts are not. A change of few documents takes little time, however many others there are, except that about
     one in thousands of them reorganizes what is in memory. Threads can share an index: each waits for the others.
-
-    A folder of an earlier version of the library is converted when it is opened, once, with a warning.
 
     Args:
         model: Encodes documents and queries.
@@ -110,8 +108,6 @@ class HybridIndex:
         self._lock = Lock(delays_forks=True)  # A child must not inherit a transaction: SQLite would end it there.
         counts = dict.fromkeys("change removals documents passages checksum next_row next_id next_term".split(), 0)
         self._documents = Documents(None if folder is None else Path(folder), {**settings, **counts, "dim": None})
-        if self._documents.convert():
-            warn(f"{folder} was written by an earlier version of sbert, and was converted to this one")
         with self._documents.transaction():
             about = self._documents.about()
         for name, value in settings.items():
