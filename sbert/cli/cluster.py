@@ -9,17 +9,7 @@ import argparse
 from collections.abc import Iterator
 from typing import Any
 
-from sbert.cli.options import (
-    RESULTS,
-    ROW_HELP,
-    TEXT_INPUT,
-    add_options,
-    at_least,
-    load_by_options,
-    progress,
-    read_input,
-    real,
-)
+from sbert.cli.options import RESULTS, ROW_HELP, TEXT_INPUT, add_options, at_least, encode_input, read_input, real
 from sbert.cli.output import Line, show
 
 
@@ -58,8 +48,7 @@ def run(arguments: argparse.Namespace) -> None:
     texts, rows = read_input(arguments)
     from sbert import search
 
-    model = load_by_options(arguments)
-    vectors = model.encode(texts, normalize_embeddings=True, show_progress_bar=progress(arguments))  # (texts, dim)
+    _, vectors = encode_input(arguments, texts, normalize_embeddings=True)
     options = {"clusters": arguments.clusters, "threshold": arguments.threshold}
     method = "kmeans" if arguments.clusters else "community"
     labels = search.cluster(vectors, method, min_community_size=arguments.min_size or 10, **options)

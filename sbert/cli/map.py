@@ -14,7 +14,7 @@ from sbert.cli.options import (
     TEXT_INPUT,
     add_options,
     at_least,
-    load_by_options,
+    encode_input,
     names,
     new_file,
     progress,
@@ -66,8 +66,7 @@ def run(arguments: argparse.Namespace) -> None:
     from sbert.visualization.map_page import parse_column
     from sbert.visualization.projection import LAYOUTS, choose_projection
 
-    model = load_by_options(arguments)
-    vectors = model.encode(texts, normalize_embeddings=True, show_progress_bar=progress(arguments))  # (texts, dim)
+    _, vectors = encode_input(arguments, texts, normalize_embeddings=True)
     neighbours = nearest_neighbours(vectors)
     method, reason = choose_projection(len(texts))
     points = project_vectors(vectors, method, neighbours, progress(arguments))

@@ -169,6 +169,12 @@ def load_by_options(arguments: argparse.Namespace, kind: type | None = None) -> 
     return model.pool(devices) if devices else model
 
 
+def encode_input(arguments: argparse.Namespace, texts: list[str], **options: Any) -> tuple[Any, Any]:
+    """The model of the options, and its vectors of texts. Shape of these: (texts, dim)."""
+    model = load_by_options(arguments)
+    return model, model.encode(texts, show_progress_bar=progress(arguments), **options)
+
+
 def progress(arguments: argparse.Namespace) -> bool | None:
     """The value of ``show_progress_bar``: hidden by ``--quiet``, otherwise decided by the length of the work."""
     return False if arguments.quiet else None

@@ -9,17 +9,7 @@ import argparse
 from collections.abc import Iterator
 from typing import Any
 
-from sbert.cli.options import (
-    RESULTS,
-    ROW_HELP,
-    TEXT_INPUT,
-    add_options,
-    at_least,
-    load_by_options,
-    progress,
-    read_input,
-    real,
-)
+from sbert.cli.options import RESULTS, ROW_HELP, TEXT_INPUT, add_options, at_least, encode_input, read_input, real
 from sbert.cli.output import Line, shortest, show
 
 # Default number of pairs, without and with a threshold.
@@ -53,9 +43,9 @@ def run(arguments: argparse.Namespace) -> None:
     texts, rows = read_input(arguments)
     from sbert.search import paraphrase_mining
 
-    model = load_by_options(arguments)
+    model, vectors = encode_input(arguments, texts, convert_to_tensor=True)
     mined = paraphrase_mining(
-        model.encode(texts, convert_to_tensor=True, show_progress_bar=progress(arguments)),
+        vectors,
         max_pairs=arguments.max_pairs or (_FEW if arguments.threshold is None else _MANY),
         threshold=arguments.threshold,
         similarity=model.similarity_fn_name,
