@@ -17,20 +17,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
-from huggingface_hub import ModelCard
 from mteb.models.abs_encoder import get_prompt_name
 from mteb.models.model_meta import ModelMeta, ScoringFunction
 from mteb.types import PromptType
 from torch import Tensor
 
-from sbert.encoder import SentenceEncoder
 from sbert.integrations.loading import load_encoder
-from sbert.storage import hub
 from sbert.vector_files.fingerprint import digest_of_model
 
 
@@ -58,7 +54,7 @@ class MtebModel:
         settings = digest_of_model(model), model.prompts, model.default_prompt_name, model.truncate_dim
         hashed = hashlib.sha256(repr((*settings, model.similarity_fn_name)).encode()).hexdigest()[:16]
         facts: dict[str, Any] = {"name": self._name, "revision": self._revision or hashed}
-        facts |= {"n_parameters": sum(map(torch.numel, model.parameters())), "license": _read_license(model)}
+        facts |= {"n_parameters": sum(map(torch.numel, model.parameters()))}
         facts |= {"embed_dim": model.truncate_dim or model.get_sentence_embedding_dimension()}
         facts |= {"max_tokens": model.max_seq_length, "similarity_fn_name": ScoringFunction(model.similarity_fn_name)}
         return ModelMeta.create_empty(facts)
@@ -84,11 +80,3 @@ class MtebModel:
     def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Tensor:
         """Shape: (rows, dim) twice to (rows,)."""
         return self.model.similarity_pairwise(torch.as_tensor(embeddings1), torch.as_tensor(embeddings2))
-
-
-def _read_license(model: SentenceEncoder) -> str | None:
-    """The licence in the metadata of a model's card, if that is on this machine."""
-    with suppress(OSError, ValueError):  # OSError: a model of modules in memory, or one without a card.
-        folder = hub.resolve(model.name_or_path or "/", organisation="sentence-transformers", local_files_only=True)
-        return cast("str | None", ModelCard.load(folder / "README.md").data.license)
-    return None
