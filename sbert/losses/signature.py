@@ -72,7 +72,7 @@ class Signature:
                 extra or a setting, or takes what losses of sentence-transformers do.
 
         Example:
-            >>> from sbert.training import Signature
+            >>> from sbert.losses.signature import Signature
             >>> Signature.of(lambda anchor, positive, labels, temperature=0.05: anchor.sum()).columns
             ('anchor', 'positive')
         """
@@ -116,7 +116,7 @@ class Signature:
             ValueError: If the losses take different numbers of columns, or the same names in a different order.
 
         Example:
-            >>> from sbert.training import Signature
+            >>> from sbert.losses.signature import Signature
             >>> pair = Signature.of(lambda first, second, labels: first.sum())
             >>> ranking = Signature.of(lambda anchor, positive, *negatives: anchor.sum())
             >>> str(Signature.combine("both", [pair, ranking]))
@@ -156,7 +156,7 @@ class Signature:
             ValueError: If it takes ``texts`` or ``guide``, which pairs do not have.
 
         Example:
-            >>> from sbert.training import Signature
+            >>> from sbert.losses.signature import Signature
             >>> Signature.of(lambda scores, labels: scores.sum()).of_pairs().columns
             ('first', 'second')
             >>> Signature.of(lambda *scores, labels, mask=None: scores[0].sum()).of_pairs().columns
@@ -180,7 +180,7 @@ class Signature:
         """Whether the loss takes any number of columns and names none of them, such as the scores of documents.
 
         Example:
-            >>> from sbert.training import Signature
+            >>> from sbert.losses.signature import Signature
             >>> Signature.of(lambda *scores, labels: scores[0].sum()).takes_lists
             True
         """
@@ -191,7 +191,7 @@ class Signature:
         """Names of all that the loss takes by name: extras, row data and settings.
 
         Example:
-            >>> from sbert.training import Signature
+            >>> from sbert.losses.signature import Signature
             >>> sorted(Signature.of(lambda anchor, labels, scale=1.0, *, weight: anchor.sum()).by_name)
             ['labels', 'scale', 'weight']
         """
@@ -201,7 +201,7 @@ class Signature:
         """The loss's names for this number of columns; all further columns have the same name.
 
         Example:
-            >>> from sbert.training import Signature
+            >>> from sbert.losses.signature import Signature
             >>> Signature.of(lambda anchor, positive, *negatives: 0).names(4)
             ('anchor', 'positive', 'negatives', 'negatives')
         """
@@ -211,7 +211,7 @@ class Signature:
         """Whether the loss takes this number of columns.
 
         Example:
-            >>> from sbert.training import Signature
+            >>> from sbert.losses.signature import Signature
             >>> ranking = Signature.of(lambda anchor, positive, *negatives: 0)
             >>> [ranking.accepts(count) for count in (1, 2, 3)]
             [False, True, True]

@@ -6,7 +6,6 @@
 | ``TrainingConfig`` | the settings |
 | ``Callback``, ``EarlyStopping``, ``TensorBoard``, ``WandB`` | what is called after steps and evaluations |
 | ``ParquetRows`` | rows of Parquet files that are larger than memory |
-| ``backward`` | the gradients of one batch, for a training loop of your own |
 
 >>> from sbert import SentenceEncoder, Trainer, TrainingConfig
 >>> from sbert.losses import CosineSimilarityLoss
@@ -18,21 +17,15 @@
 """
 
 from sbert.inputs.arguments import publish
-from sbert.losses.signature import Signature
-from sbert.training.backward import TrainingBatch, backward
 from sbert.training.callbacks import Callback, EarlyStopping, TensorBoard, WandB
 from sbert.training.config import TrainingConfig
 from sbert.training.trainer import Trainer
-from sbert.training.training_data import ParquetRows, TrainingData
+from sbert.training.training_data import ParquetRows
 
 __all__ = [
     "Trainer",
     "TrainingConfig",
-    "backward",
-    "Signature",
-    "TrainingData",
     "ParquetRows",
-    "TrainingBatch",
     "Callback",
     "EarlyStopping",
     "TensorBoard",

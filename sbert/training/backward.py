@@ -211,7 +211,8 @@ def backward(
 
     Example:
         >>> from sbert import SentenceEncoder
-        >>> from sbert.training import Signature, TrainingBatch, backward
+        >>> from sbert.losses.signature import Signature
+        >>> from sbert.training.backward import TrainingBatch, backward
         >>> def loss(anchor, positive): return (anchor - positive).square().sum()
         >>> encoder = SentenceEncoder()
         >>> batch = TrainingBatch.of(encoder, [("A cat.", "A kitten.")], Signature.of(loss))

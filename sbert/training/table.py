@@ -38,7 +38,7 @@ def read_columns(
         ValueError: If rows differ in what they have.
 
     Example:
-        >>> from sbert.training import Signature
+        >>> from sbert.losses.signature import Signature
         >>> from sbert.training.table import Layout, read_columns
         >>> loss = Signature.of(lambda anchor, *negatives: 0)
         >>> read_columns([("A cat.", ["Taxes.", "Rain."])], Layout((0, 1), width=2), loss, "texts", "data")[0]
@@ -215,7 +215,7 @@ def find_layout(
         ValueError: If the row does not fit the loss; the message shows the columns of both.
 
     Example:
-        >>> from sbert.training import Signature
+        >>> from sbert.losses.signature import Signature
         >>> from sbert.training.table import find_layout
         >>> loss = Signature.of(lambda anchor, positive, *negatives: 0)
         >>> find_layout({"positive": "a", "anchor": "b", "negative_1": "c"}, loss, None, None).columns

@@ -123,7 +123,7 @@ class TrainingData:
             loss. If there are no rows. If the loss rejects a label; the message names the row.
 
     Example:
-        >>> from sbert.training import TrainingData
+        >>> from sbert.training.training_data import TrainingData
         >>> rows = TrainingData([("A cat.", "A kitten.", 1), ("A cat.", "Taxes.", 0)], lambda first, second, labels: 0)
         >>> len(rows), rows.texts(1), rows.labels.tolist()
         (2, ('A cat.', 'Taxes.'), [1, 0])

@@ -20,7 +20,7 @@ from sbert.cli.train_parts import make_loss, needs
 from sbert.cli.train_settings import STORED, gather
 from sbert.data import read_rows
 from sbert.evaluation import LabelEvaluator, SimilarityEvaluator
-from sbert.training import Signature
+from sbert.losses.signature import Signature
 from tests import small
 from tests.cli.conftest import Run, check_refused
 from tests.data.test_datasets import hub

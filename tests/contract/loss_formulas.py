@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from sbert import losses
-from sbert.training import Signature
+from sbert.losses.signature import Signature
 from tests.contract.losses import CONTRASTS
 
 Vector = list[float]

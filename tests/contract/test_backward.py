@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from sbert import Dense, LateInteraction, Normalize, Pooling, SentenceEncoder, Transformer
 from sbert.distributed.buckets import GradientBuckets
 from sbert.distributed.ranks import Ranks
-from sbert.training import Signature, TrainingBatch, backward
+from sbert.losses.signature import Signature
+from sbert.training.backward import TrainingBatch, backward
 from tests import small
 from tests.contract.losses import LOSSES as ALL
 from tests.contract.losses import Row

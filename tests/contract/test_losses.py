@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from sbert import TokenEmbeddings, losses
 from sbert.losses import MatryoshkaLoss, MultipleNegativesRankingLoss, WeightedSum
 from sbert.losses.checks import Data
-from sbert.training import Signature
+from sbert.losses.signature import Signature
 from tests.contract.loss_formulas import LeftOut, formula, ranking_loss, similarity
 from tests.contract.losses import CONTRASTS, LOSSES, MARGINS, Row, plain, plain_ranking
 

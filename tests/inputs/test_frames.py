@@ -18,7 +18,8 @@ from sbert.chunking.chunks import split
 from sbert.evaluation import RerankingEvaluator, SimilarityEvaluator
 from sbert.losses import MultipleNegativesRankingLoss
 from sbert.search import mine_hard_negatives, topic_words
-from sbert.training import Trainer, TrainingData
+from sbert.training import Trainer
+from sbert.training.training_data import TrainingData
 
 TEXTS = ["a small boat", "the red fox runs", "one two three"]
 COLUMNS = {"id": [1, 2, 3], "text": TEXTS}

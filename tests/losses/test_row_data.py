@@ -11,7 +11,8 @@ from torch import Tensor
 
 from sbert import Pooling, SentenceEncoder, Trainer, TrainingConfig, Transformer
 from sbert.losses import EmbeddingDistillationLoss, MatryoshkaLoss, WeightedSum
-from sbert.training import Signature, TrainingData
+from sbert.losses.signature import Signature
+from sbert.training.training_data import TrainingData
 from tests import small
 
 WORDS = small.CORPUS[1].split()

@@ -20,7 +20,7 @@ from sbert.losses.signature import Signature
 from sbert.modules import Dense, Normalize, Pooling, Router, StaticEmbedding, Transformer
 from sbert.saving.export import export
 from sbert.search import HybridIndex
-from sbert.training import TrainingBatch, backward
+from sbert.training.backward import TrainingBatch, backward
 from sbert.vector_files.fingerprint import digest_of_model
 from tests.small import CORPUS, TEXTS, bert_model, wordpiece, wrapped
 

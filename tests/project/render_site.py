@@ -29,8 +29,8 @@ MODULES = (
 )  # fmt: skip
 GUIDES = ("pipeline", *(name.partition(".")[2] for name in MODULES[1:]), "saving", "backends", "integrations", "cli")
 INTERNAL = {
-    "GradientBuckets", "ModelVectors", "Ranks", "Signature", "Similarity", "TrainingBatch", "check_similarity",
-    "check_threshold", "directions", "in_range", "segment_sum", "write_line",
+    "GradientBuckets", "ModelVectors", "Ranks", "Signature", "Similarity", "TrainingBatch", "TrainingData",
+    "check_similarity", "check_threshold", "directions", "in_range", "segment_sum", "write_line",
 }  # fmt: skip
 # Names in docstrings that have to exist: "sbert.search.Index".
 _REFERENCE = re.compile(r"``(sbert(?:\.\w+)+)(?:\(.*?\))?``", re.DOTALL)

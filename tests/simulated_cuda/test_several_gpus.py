@@ -25,8 +25,7 @@ from sbert.distributed.ranks import Ranks
 from sbert.losses import MultipleNegativesRankingLoss
 from sbert.losses.signature import Signature
 from sbert.pipeline.run import Encoding
-from sbert.training import TrainingBatch, backward
-from sbert.training.backward import get_random_state, preserve_random_state
+from sbert.training.backward import TrainingBatch, backward, get_random_state, preserve_random_state
 from sbert.training.training_run import seed_step
 from tests.simulated_cuda.simulator import Simulator, simulated
 from tests.simulated_cuda.test_pipeline_simulated import TEXTS

@@ -27,7 +27,9 @@ from sbert.losses import (
     ScoreMarginMSELoss,
     WeightedSum,
 )
-from sbert.training import Signature, TrainingBatch, TrainingData, backward
+from sbert.losses.signature import Signature
+from sbert.training.backward import TrainingBatch, backward
+from sbert.training.training_data import TrainingData
 from tests import pairs, small
 from tests.children import run_in_child
 from tests.training.helpers import Kill, weights

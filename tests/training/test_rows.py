@@ -27,9 +27,10 @@ from sbert.losses import (
     SoftmaxLoss,
     TripletLoss,
 )
-from sbert.training import ParquetRows, TrainingData
+from sbert.training import ParquetRows
 from sbert.training.batches import turns
 from sbert.training.sampling import SAMPLERS, group_by_label, in_order, no_duplicates
+from sbert.training.training_data import TrainingData
 from tests.training.helpers import fit, pairs, ranking, records, regression, tiny, weights
 
 

@@ -21,9 +21,11 @@ from sbert.losses import (
     MultipleNegativesRankingLoss,
     SoftmaxLoss,
 )
-from sbert.training import Signature, TrainingBatch, TrainingData
+from sbert.losses.signature import Signature
 from sbert.training import weights as weights_of_training
+from sbert.training.backward import TrainingBatch
 from sbert.training.sampling import in_order
+from sbert.training.training_data import TrainingData
 from sbert.training.weights import Weights
 from tests import small
 from tests.terminal import final_lines, terminal
