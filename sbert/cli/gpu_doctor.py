@@ -94,16 +94,6 @@ def _draw(count: int, seed: int, most: int = 20) -> list[str]:
     return [" ".join(draw.choice(benchmark.WORDS, draw.integers(10, most + 1))) for _ in range(count)]
 
 
-def _use_two_models(subject: Subject) -> Facts:
-    """Two models alternately; one is freed, and the other one goes on."""
-    texts, models = _draw(_TEXTS // 8, 0), [subject.load(), subject.load()]
-    expected = models[0].encode(texts, on_truncate="ignore")
-    _check(models[1].encode(texts, on_truncate="ignore"), expected, 0.01, "vectors of a second model")
-    del models[0]
-    torch.cuda.empty_cache()
-    return {"error": _check(models[0].encode(texts, on_truncate="ignore"), expected, 0.01, "vectors after a release")}
-
-
 def _use_two_threads(subject: Subject) -> Facts:
     """Two threads on streams of their own share a model."""
     model, texts = subject.load(), [_draw(_TEXTS // 16, seed) for seed in range(2)] * 4
@@ -151,7 +141,6 @@ STAGES: dict[str, tuple[Callable[[Subject], Facts], str]] = {
     "plain vectors": (lambda subject: _compare(subject.load(backend="plain")), "--device cpu avoids it"),
     "vectors": (lambda subject: _compare(model := subject.load()) | diagnose(model), _PLAIN),
     "attention": (_attend, _PLAIN),
-    "two models": (_use_two_models, _PLAIN),
     "threads": (_use_two_threads, "a lock around encode avoids it"),
     **{f"train in {x}": (partial(_train, dtype=x), _PLAIN) for x in ("float32", "bfloat16", "float16")},
     "search": (_search, "vectors on the CPU (NumPy arrays) avoid it"),
