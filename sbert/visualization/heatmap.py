@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from sbert.functional import Vectors
-from sbert.inputs.arguments import check_choice, known_arguments
+from sbert.inputs.arguments import check_choice, is_model, known_arguments
 from sbert.inputs.extras import require
 from sbert.inputs.texts import texts_of
 from sbert.visualization.drawing import Path, new_axes, new_figure, save_figure
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from sbert.encoder import SentenceEncoder
+
 _Matrix = npt.NDArray[np.float32]
 # Up to this number of sentences, columns are labelled with the sentence, and cells with the score.
 _FEW = 12
@@ -27,21 +29,10 @@ _FEW = 12
 _CHARACTER, _SCORE = 0.008, 1 / 30
 
 
-@runtime_checkable
-class Compares(Protocol):
-    """A model that encodes sentences and compares their vectors, as ``SentenceEncoder`` does."""
-
-    def encode(self, sentences: list[str], /) -> Vectors:
-        """One vector per sentence."""
-
-    def similarity(self, a: Vectors, b: Vectors, /) -> Vectors:
-        """The similarity of every vector of ``a`` with every vector of ``b``."""
-
-
 @known_arguments
 def similarity_heatmap(
     sentences: Sequence[str],
-    scores: Compares | Vectors,
+    scores: SentenceEncoder | Vectors,
     path: Path = None,
     ax: Axes | None = None,
     order: bool = False,
@@ -127,10 +118,10 @@ def similarity_heatmap(
     return save_figure(figure, path)
 
 
-def _as_matrix(sentences: list[str], scores: Compares | Vectors) -> _Matrix:
+def _as_matrix(sentences: list[str], scores: Any) -> _Matrix:
     """The matrix of similarities. Shape: (sentences, sentences)."""
     count = len(sentences)
-    if isinstance(scores, Compares):
+    if is_model(scores, "similarity"):
         vectors = scores.encode(sentences)
         scores = scores.similarity(vectors, vectors)
     matrix = check_vectors(scores, "scores")
