@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sbert.data import read_nli, read_rows, read_sick
+from sbert.data import read_nli, read_rows
 
 Rows = list[dict[str, Any]]
 
@@ -123,8 +123,8 @@ def read_paraphrases(path: Path, classes: Sequence[str]) -> Rows:
 
 
 def read_entailment(path: Path, classes: Sequence[str]) -> Rows:
-    """The pairs of SICK with their entailment."""
-    return read_sick(path, "entailment", classes=classes)
+    """The pairs of SICK with their entailment; the labels of the release are in capitals."""
+    return read_nli(path, [word.upper() for word in classes] if path.suffix == ".txt" else classes)
 
 
 # --------------------------------------------------------------------------------------------------------- tasks

@@ -5,7 +5,7 @@ r"""Texts and training rows from files, and readers of the field's data sets. Th
 | ``Texts``, ``read_texts`` | texts for ``encode`` from files, folders or data sets of any size, and their columns |
 | ``read_rows`` | rows that a ``sbert.Trainer`` takes, from TSV, CSV, JSONL, JSON and Parquet files |
 | ``read_sts``, ``read_sts_year``, ``read_sick`` | STS benchmark and KorSTS; a year of STS12 to STS16 by sub-set; SICK |
-| ``read_nli``, ``read_triplets`` | SNLI, MultiNLI, KorNLI; the triplets of AllNLI and of Wikipedia's sections |
+| ``read_nli``, ``read_triplets`` | SNLI, MultiNLI, KorNLI, SICK's classes; triplets of AllNLI and of Wikipedia |
 | ``read_retrieval`` | a folder in BEIR's layout: ``RetrievalEvaluator(*read_retrieval(folder))`` |
 | ``read_hub_retrieval`` | the data sets of NanoBEIR and of repositories like it, with the candidates that BM25 found |
 

@@ -10,7 +10,6 @@ from sbert.data.file_formats import Name
 from sbert.data.rows import Convert, check_rows, make_converter, to_word
 from sbert.data.tables import read_cells, read_labelled
 from sbert.data.text_source import read_texts
-from sbert.inputs.arguments import check_choice
 
 LabelledRows = list[dict[str, Any]]
 Scale = tuple[float, float] | Literal["auto"] | None
@@ -27,11 +26,8 @@ _TRIPLET = {
     "negative": ("negative", "hard_neg", "neg", "sentence3"),
 }
 _SCORE = ("score", "similarity_score", "label")
-_CLASS = ("gold_label", "label", "gold")
-_SICK = {
-    "relatedness": ("relatedness_score", "relatedness"),
-    "entailment": ("entailment_judgment", "entailment_label", "entailment"),
-}
+_CLASS = ("gold_label", "label", "gold", "entailment_judgment", "entailment_label", "entailment")
+_RELATEDNESS = ("relatedness_score", "relatedness")
 # The release of 2017 has no header; its columns are genre, file, year, id, score, and both sentences.
 _RELEASE = (5, 6, 4)
 # The ranges of the human scores.
@@ -125,31 +121,22 @@ def read_sts_year(folder: Name, scale: Scale = "auto") -> dict[str, LabelledRows
     return subsets
 
 
-def read_sick(
-    path: Name,
-    label: str = "relatedness",
-    scale: Scale = "auto",
-    *,
-    classes: Sequence[str] = CLASSES,
-    split: str | None = None,
-) -> LabelledRows:
-    r"""Read the sentence pairs of SICK with their relatedness or their entailment label.
+def read_sick(path: Name, scale: Scale = "auto", *, split: str | None = None) -> LabelledRows:
+    r"""Read the sentence pairs of SICK with their relatedness; ``read_nli`` reads them with their entailment label.
 
     Args:
         path: ``SICK_train.txt`` or another file of the release; or TSV, CSV or JSONL with sentence1 or sentence_A, and
             so on.
-        label: ``"relatedness"`` or ``"entailment"``.
         scale: Lowest and highest relatedness, which are mapped to 0 and 1. ``"auto"`` is (1, 5), the scale of SICK;
             None keeps the scores of the file.
-        classes: The three entailment labels; each is replaced by its index in this sequence.
         split: The split to read, if the file has a column of splits, such as ``"TRIAL"`` in ``SICK.txt``.
 
     Returns:
-        Rows with ``first``, ``second`` and ``label``, 0 to 1 for relatedness.
+        Rows with ``first``, ``second`` and ``label``, 0 to 1.
 
     Raises:
         FileNotFoundError: If the file does not exist.
-        ValueError: If ``label`` is unknown; or if a line is invalid, with the line number.
+        ValueError: If a column is missing, or a line is invalid; the message gives the line number.
 
     References:
         Marelli et al., 2014. https://aclanthology.org/L14-1314
@@ -157,34 +144,31 @@ def read_sick(
     Example:
         >>> import tempfile
         >>> from pathlib import Path
-        >>> from sbert.data import read_sick
+        >>> from sbert.data import read_nli, read_sick
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     file = Path(folder) / "SICK_trial.txt"
         ...     _ = file.write_text(
         ...         "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n"
         ...         "1\tA cat sleeps\tNo cat sleeps\t3.5\tCONTRADICTION\n", encoding="utf-8")
-        ...     read_sick(file)[0]["label"], read_sick(file, "entailment")[0]["label"]
-        (0.625, 0)
+        ...     [row["label"] for row in read_sick(file)]
+        ...     [row["label"] for row in read_nli(file, ("CONTRADICTION", "ENTAILMENT", "NEUTRAL"))]
+        [0.625]
+        [0]
     """
-    check_choice("label", label, list(_SICK))
-    if label == "relatedness":
-        return read_labelled(path, _PAIR, _SICK[label], _make_converter(scale, _SICK_SCALE), split=split)
-    if scale not in ("auto", None):
-        raise ValueError("scale= applies to relatedness; entailment has classes, so leave scale= out")
-    index = make_converter([word.lower() for word in classes], None)
-    return read_labelled(path, _PAIR, _SICK[label], lambda where, value: index(where, str(value).lower()), split=split)
+    return read_labelled(path, _PAIR, _RELATEDNESS, _make_converter(scale, _SICK_SCALE), split=split)
 
 
 def read_nli(path: Name, classes: Sequence[str] = CLASSES, *, split: str | None = None) -> LabelledRows:
-    r"""Read premises, hypotheses and their labels: SNLI, MultiNLI, KorNLI, XNLI.
+    r"""Read premises, hypotheses and their labels: SNLI, MultiNLI, KorNLI, XNLI, SICK.
 
     The rows can be passed to ``SoftmaxLoss``, and to ``CrossEncoder.fit`` with three classes. Rows without an agreed
     label, marked ``-`` (or ``-1`` in files with numeric labels), are left out.
 
     Args:
         path: A file of the releases of SNLI or MultiNLI (``.jsonl`` or ``.txt``) or of KorNLI; or TSV, CSV or JSONL
-            with premise or sentence1, hypothesis or sentence2, and label or gold_label.
-        classes: The labels; each is replaced by its index in this sequence.
+            with premise or sentence1, hypothesis or sentence2, and label or gold_label; or a file of SICK.
+        classes: The labels; each is replaced by its index in this sequence. The release of SICK has them in
+            capitals.
         split: The split to read, if the file has a column named split. Default: all rows.
 
     Returns:
