@@ -11,7 +11,7 @@ import numpy.typing as npt
 from torch import nn
 
 from sbert.batch import DROPPED, HIDDEN, TokenEmbeddings
-from sbert.inputs.arguments import check_positive, known_arguments
+from sbert.inputs.arguments import check_choice, check_positive, known_arguments
 from sbert.inputs.prompts import ROLES
 
 # The mask tokens of BERT and ModernBERT, and of RoBERTa.
@@ -80,9 +80,13 @@ class LateInteraction(nn.Module):
         self.routes, self.role = tuple(ROLES), "document"
         self._in_roles: dict[str, LateInteraction] = {}
 
-    def in_role(self, role: str | None) -> LateInteraction:
-        """The same settings for texts of one role, ``"query"`` or else ``"document"``: one object for each."""
-        role = "query" if role == "query" else "document"
+    def in_role(self, role: str) -> LateInteraction:
+        """The same settings for texts of one role, ``"query"`` or ``"document"``: one object for each.
+
+        Raises:
+            ValueError: If there is no such role.
+        """
+        check_choice("route", role, tuple(ROLES))
         if role not in self._in_roles:
             self._in_roles[role] = copy.copy(self)
             vars(self._in_roles[role]).update(routes=(), role=role)
