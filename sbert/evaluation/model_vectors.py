@@ -56,8 +56,7 @@ class ModelVectors:
         """A similarity; by default the cosine, or the dot product of sparse vectors, or MaxSim of those of tokens."""
         of_tokens = getattr(self._model, "is_multi_vector", False)
         if of_tokens and name not in (None, "maxsim"):
-            problem = f"similarity={name!r} compares vectors of texts, and the model gives one vector per token"
-            raise ValueError(f"{problem}; pass similarity='maxsim', or leave it out")
+            raise ValueError(f"similarity={name!r} compares vectors of texts, not of tokens; pass 'maxsim' or None")
         return name or ("maxsim" if of_tokens else "dot" if self.is_sparse else "cosine")
 
     @property
@@ -99,8 +98,7 @@ class ModelVectors:
         """
         vectors = self(texts, prompt=prompt)
         if vectors.dtype == object:
-            remedy = "add a Pooling to the model, or use an evaluator with similarity='maxsim'"
-            raise TypeError(f"the model gives one vector per token, but this evaluator needs one per text; {remedy}")
+            raise TypeError("the model gives one vector per token, not per text as this evaluator needs; add a Pooling")
         return vectors
 
     def encode_uncached(self, texts: Sequence[str], kind: str = "text", prompt: str | None = None) -> Floats:

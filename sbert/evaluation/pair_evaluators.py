@@ -338,11 +338,7 @@ def score_pairs(vectors: ModelVectors, first: Sequence[str], second: Sequence[st
 
 
 def compare_pairs(
-    vectors: ModelVectors,
-    first: Sequence[str],
-    second: Sequence[str],
-    similarity: str | None,
-    prompt: str | None = None,
+    vectors: ModelVectors, first: Sequence[str], second: Sequence[str], similarity: str | None, prompt: str | None
 ) -> Floats:
     """The similarities of pairs; for a cross-encoder, its scores.
 

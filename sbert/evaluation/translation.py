@@ -100,9 +100,7 @@ class MSEEvaluator(Evaluator):
     ) -> None:
         read = texts_of(source, "source")
         self._texts, self._prompt = read if target is None else texts_of(target, "target"), prompt
-        self._teacher = (
-            ModelVectors(teacher).of_texts(read) if hasattr(teacher, "encode") else np.asarray(teacher, np.float32)
-        )
+        self._teacher = ModelVectors(teacher)(read) if hasattr(teacher, "encode") else np.asarray(teacher, np.float32)
         if self._teacher.ndim != 2:
             raise ValueError(f"the teacher's vectors have the shape {self._teacher.shape}; pass (texts, dim)")
         check_lengths(1, source=read, target=self._texts, vectors=self._teacher)

@@ -97,7 +97,7 @@ def csr(vectors: Any) -> Any:
     if isinstance(vectors, list) and vectors and isinstance(vectors[0], Tensor):
         vectors = torch.stack(vectors)
     if isinstance(vectors, Tensor):
-        coo = torch.atleast_2d(vectors.detach().cpu()).to_sparse().coalesce()
+        coo = (vectors if vectors.ndim == 2 else vectors[None]).detach().cpu().to_sparse().coalesce()
         return csr_array((coo.values().numpy(), coo.indices().numpy()), coo.shape)
     array = csr_array(vectors if hasattr(vectors, "tocsr") else matrix("vectors", vectors))
     is_canonical = array.ndim == 2 and array.has_canonical_format
