@@ -635,10 +635,9 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
             array([0.6, 0.2], dtype=float32)
         """
         listed = list(pairs_of(pairs))
-        if not listed:
-            return np.zeros(0, np.float32)
-        queries, documents = map(list, zip(*listed, strict=True))
-        return self.similarity_pairwise(self.encode_query(queries), self.encode_document(documents))
+        queries, documents = ([pair[side] for pair in listed] for side in (0, 1))
+        vectors = self.encode_query(queries), self.encode_document(documents)
+        return self.similarity_pairwise(*vectors) if listed else np.zeros(0, np.float32)
 
     # ------------------------------------------------------------------------------------- save, push, verify
 

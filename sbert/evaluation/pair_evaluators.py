@@ -164,8 +164,7 @@ class TripletEvaluator(_OfRows):
         self._anchors, self._positives, self._negatives = check_text_columns(
             1, {"anchors": anchors, "positives": positives, "negatives": negatives}
         )
-        self._prompts = query_prompt, document_prompt
-        self._margin = check_number("margin", margin)
+        self._prompts, self._margin = (query_prompt, document_prompt), check_number("margin", margin)
         self._similarity = similarity and check_similarity(similarity, ALL_SIMILARITIES)
 
     def measure(self, vectors: ModelVectors) -> dict[str, float]:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import nn
 
-from sbert.batch import DROPPED, HIDDEN, TokenEmbeddings
+from sbert.batch import DROPPED, HIDDEN
 from sbert.inputs.arguments import check_choice, check_positive, known_arguments
 from sbert.inputs.prompts import ROLES
 
@@ -18,7 +18,7 @@ from sbert.inputs.prompts import ROLES
 _MASKS = ("[MASK]", "<mask>")
 
 
-class LateInteraction(nn.Module):
+class LateInteraction(nn.Identity):
     """Settings of an encoder that gives one vector per token: how it reads queries and documents.
 
     ``encode_query`` reads a text as a query, ``encode_document`` and ``encode`` as a document; in training, ``routes``
@@ -119,9 +119,6 @@ class LateInteraction(nn.Module):
         skipped = [find_id(word) for word in self.settings["skiplist_words"] if role == "document"]
         ids = np.array([token for row in rows for token in row], np.int64)
         return rows, np.where(np.isin(ids, [number for number in skipped if number is not None]), DROPPED, 0)
-
-    def forward(self, tokens: TokenEmbeddings) -> TokenEmbeddings:
-        return tokens
 
     def extra_repr(self) -> str:
         return ", ".join(f"{name}={value!r}" for name, value in self.settings.items())
