@@ -239,11 +239,19 @@ def test_pairs_are_compared_by_maxsim() -> None:
 
 
 def test_values_that_are_not_finite_are_noticed() -> None:
+    class Foreign:
+        is_multi_vector = True
+
+        def encode(self, texts: list[str], **options: Any) -> list[np.ndarray]:
+            return [np.full((2, 4), np.nan if text == "lake" else 1, np.float32) for text in texts]
+
+    with pytest.raises(ValueError, match="NaN or infinity for 'lake'"):
+        ModelVectors(Foreign())(DOCUMENTS)
     model = encoder(ROLES[0])
     with torch.no_grad():
         model[0].auto_model.get_input_embeddings().weight[model[0].tokenize(["water"])[0][1]] = torch.nan
-    with pytest.raises(ValueError, match="NaN or infinity for 'a boat; a boat"):
-        ModelVectors(model)(DOCUMENTS)
+    with pytest.raises(ValueError, match=r"the vector of sentences\[2\] is not finite"):
+        model.encode(DOCUMENTS)
 
 
 def test_no_pairs_and_unknown_roles() -> None:

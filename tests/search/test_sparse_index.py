@@ -71,7 +71,7 @@ def test_negative_values_and_other_dimensions() -> None:
 
 def test_equal_dimensions_are_summed_and_the_matrix_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     twice = csr_array((np.array([1.0, 5, 2]), np.array([2, 0, 2]), np.array([0, 3])), shape=(1, 3))
-    tensor = torch.sparse_coo_tensor([[0, 0, 0], [2, 0, 2]], [1.0, 5, 2], (1, 3))
+    tensor = torch.sparse_coo_tensor([[0, 0, 0], [2, 0, 2]], [1.0, 5, 2], (1, 3), check_invariants=True)
     monkeypatch.setattr(torch.Tensor, "to_dense", None)  # A dense matrix of a vocabulary is large.
     for vectors in (twice, tensor):
         index = SparseIndex()
