@@ -66,7 +66,7 @@ class ParaphraseMiningEvaluator(Evaluator):
 
     def measure(self, vectors: ModelVectors) -> dict[str, float]:
         """Average precision; and F1, precision and recall at the best threshold."""
-        table, similarity = vectors(self._sentences, prompt=self._prompt), self._similarity
+        table, similarity = vectors.of_texts(self._sentences, self._prompt), self._similarity
         pairs = paraphrase_mining(table, max_pairs=self._max_pairs, similarity=similarity)
         is_duplicate = np.isin(pairs.first * len(self._sentences) + pairs.second, self._duplicates)
         thresholds, predicted, correct = threshold_counts(pairs.scores, is_duplicate)

@@ -93,9 +93,7 @@ class STSSuite(Evaluator):
             vectors(list(texts), prompt=self._prompt)
         totals, means = {}, {}
         for name, parts in self.sets.items():
-            compared = [
-                (compare_pairs(vectors, u, v, "cosine", self._prompt), scores) for u, v, scores in parts.values()
-            ]
+            compared = [(compare_pairs(vectors, u, v, None, self._prompt), scores) for u, v, scores in parts.values()]
             totals[name] = spearman(*map(np.concatenate, zip(*compared, strict=True)))
             if name in _YEARS:
                 means[f"{name}_mean"] = float(np.mean([spearman(*part) for part in compared]))

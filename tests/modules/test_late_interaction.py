@@ -16,7 +16,9 @@ import torch
 from safetensors.torch import save_file
 
 from sbert import Dense, LateInteraction, Normalize, Pooling, SentenceEncoder, TokenEmbeddings, Trainer, TrainingConfig
-from sbert.evaluation import RerankingEvaluator, RetrievalEvaluator
+from sbert.evaluation import RerankingEvaluator, RetrievalEvaluator, SimilarityEvaluator
+from sbert.evaluation.model_vectors import ModelVectors
+from sbert.evaluation.pair_evaluators import compare_pairs
 from sbert.functional import maxsim, pairwise_similarity
 from sbert.losses import MultipleNegativesRankingLoss
 from sbert.modules import Transformer
@@ -220,6 +222,45 @@ def test_codes() -> None:
     assert (decoded * vectors).sum(1).mean() > 0.93
     np.testing.assert_allclose(unpack_tokens(pack_tokens(decoded), 48), decoded, atol=1e-6)
     assert unpack_tokens(pack_tokens(vectors[:, :5]), 5).shape == (400, 5)  # Bits that fill no byte.
+    assert pack_tokens(vectors * 7) == pack_tokens(vectors)
+
+
+def test_pairs_are_compared_by_maxsim() -> None:
+    model, others = encoder(ROLES[3]), DOCUMENTS[::-1]
+    expected = model.similarity_pairwise(model.encode(DOCUMENTS), model.encode(others))
+    vectors = ModelVectors(model)
+    np.testing.assert_allclose(compare_pairs(vectors, DOCUMENTS, others, None, None), expected, rtol=1e-5)
+    scores = SimilarityEvaluator(DOCUMENTS, others, expected.argsort())(model)
+    assert scores == SimilarityEvaluator(DOCUMENTS, others, expected.argsort(), "maxsim")(model)
+    with pytest.raises(ValueError, match="pass 'maxsim' or None"):
+        SimilarityEvaluator(DOCUMENTS, others, range(4), "cosine")(model)
+    with pytest.raises(TypeError, match="add a Pooling"):
+        vectors.of_texts(DOCUMENTS)
+
+
+def test_values_that_are_not_finite_are_noticed() -> None:
+    class Foreign:
+        is_multi_vector = True
+
+        def encode(self, texts: list[str], **options: Any) -> list[np.ndarray]:
+            return [np.full((2, 4), np.nan if text == "lake" else 1, np.float32) for text in texts]
+
+    with pytest.raises(ValueError, match="NaN or infinity for 'lake'"):
+        ModelVectors(Foreign())(DOCUMENTS)
+    model = encoder(ROLES[0])
+    with torch.no_grad():
+        model[0].auto_model.get_input_embeddings().weight[model[0].tokenize(["water"])[0][1]] = torch.nan
+    with pytest.raises(ValueError, match=r"the vector of sentences\[2\] is not finite"):
+        model.encode(DOCUMENTS)
+
+
+def test_no_pairs_and_unknown_roles() -> None:
+    model = encoder(ROLES[0])
+    none = model.predict([])
+    assert (none.shape, none.dtype) == ((0,), np.float32)
+    assert model.encode_query([]) == model.encode_document([]) == []
+    with pytest.raises(ValueError, match="route='anything'"):
+        model.route("anything")
 
 
 def test_the_index_ranks_by_stored_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
