@@ -24,7 +24,7 @@ from sbert.functional import ALL_SIMILARITIES, Similarity, check_similarity, pai
 from sbert.inputs.arguments import check_choice, warn, with_aliases
 from sbert.inputs.devices import adapt_half_precision, check_device, default_device
 from sbert.inputs.prompts import ROLES, with_role_prompt
-from sbert.inputs.texts import rows_of
+from sbert.inputs.texts import pairs_of, rows_of
 from sbert.modules import LateInteraction, Router, Transformer
 from sbert.modules.dense import OfEachVector
 from sbert.modules.tokenizer import ReadsText
@@ -629,13 +629,21 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
     def predict(self, pairs: Iterable[tuple[str, str]]) -> npt.NDArray[np.float32]:
         """The similarity of the query and the document of each pair, as rerankers have it: each text is encoded once.
 
+        Shape:
+            Output: (pairs,).
+
+        Raises:
+            TypeError: If a row is not a pair of str. The message names the row.
+
         Example:
             >>> from sbert import SentenceEncoder
             >>> SentenceEncoder().predict([("Who naps?", "A cat naps."), ("Who naps?", "Taxes rise.")]).round(1)
             array([0.6, 0.2], dtype=float32)
         """
-        queries, documents = map(list, zip(*pairs, strict=True))
-        return self.similarity_pairwise(self.encode_query(queries), self.encode_document(documents))
+        listed = list(pairs_of(pairs))
+        queries, documents = ([pair[side] for pair in listed] for side in (0, 1))
+        vectors = self.encode_query(queries), self.encode_document(documents)
+        return self.similarity_pairwise(*vectors) if listed else np.zeros(0, np.float32)
 
     # ------------------------------------------------------------------------------------- save, push, verify
 

@@ -53,8 +53,14 @@ class ModelVectors:
         self._cache: dict[tuple[str, str | None], tuple[dict[str, int], Floats]] = {}
 
     def choose_similarity(self, name: str | None) -> str:
-        """A similarity; by default the cosine, or the dot product of sparse vectors, or MaxSim of those of tokens."""
+        """A similarity; by default the cosine, or the dot product of sparse vectors, or MaxSim of those of tokens.
+
+        Raises:
+            ValueError: If the model gives one vector per token, and the similarity is another one than MaxSim.
+        """
         of_tokens = getattr(self._model, "is_multi_vector", False)
+        if of_tokens and name not in (None, "maxsim"):
+            raise ValueError(f"similarity={name!r} compares vectors of texts, not of tokens; pass 'maxsim' or None")
         return name or ("maxsim" if of_tokens else "dot" if self.is_sparse else "cosine")
 
     @property
@@ -84,6 +90,20 @@ class ModelVectors:
             rows.update({text: row for row, text in enumerate(new, start=len(rows))})
             self._cache[kind, prompt] = rows, table
         return table[np.fromiter((rows[text] for text in texts), np.int64, len(texts))]
+
+    def of_texts(self, texts: Sequence[str], prompt: str | None = None) -> Floats:
+        """The same of a model that has to give one vector per text.
+
+        Shape:
+            Output: (texts, dim).
+
+        Raises:
+            TypeError: If the model gives one vector per token.
+        """
+        vectors = self(texts, prompt=prompt)
+        if vectors.dtype == object:
+            raise TypeError("the model gives one vector per token, not per text as this evaluator needs; add a Pooling")
+        return vectors
 
     def encode_uncached(self, texts: Sequence[str], kind: str = "text", prompt: str | None = None) -> Floats:
         """The same without the cache, for large corpora that are needed only once."""
@@ -153,8 +173,7 @@ def _to_array(values: Any) -> Floats:
 
 def _check_finite(values: Floats, items: Sequence[Any]) -> Floats:
     """Raise if a value is not finite: comparisons with NaN are false, so the metrics would look valid."""
-    axes = tuple(range(1, values.ndim))
-    wrong: Any = [] if values.dtype == object else np.flatnonzero(~np.isfinite(values).all(axis=axes))
+    wrong = np.flatnonzero(~np.fromiter((np.isfinite(row).all() for row in values), bool, len(values)))
     if len(wrong):
         remedy = "check whether its weights are finite, and pass dtype='float32' if it was loaded with another dtype"
         raise ValueError(f"the model gives NaN or infinity for {items[wrong[0]]!r:.80}; {remedy}")

@@ -67,7 +67,8 @@ class SimilarityEvaluator(_OfRows):
         first: The first text of each pair.
         second: The second text of each pair.
         scores: The reference score of each pair, on any scale; higher means more similar.
-        similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``.
+        similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``; ``"maxsim"`` of multi-vector encoders.
+            Default: that of sparse and multi-vector encoders, else the cosine.
         prompt: The prompt before every text, instead of the model's default: the name of a prompt, or a text.
 
     Raises:
@@ -92,14 +93,14 @@ class SimilarityEvaluator(_OfRows):
         first: Iterable[str],
         second: Iterable[str],
         scores: Iterable[float],
-        similarity: str = "cosine",
+        similarity: str | None = None,
         *,
         prompt: str | None = None,
     ) -> None:
         listed = list(scores)
         self._first, self._second = check_text_columns(2, {"first": first, "second": second}, scores=listed)
         self._scores = np.array(listed, float)
-        self._similarity, self._prompt = check_similarity(similarity), prompt
+        self._similarity, self._prompt = similarity and check_similarity(similarity, ALL_SIMILARITIES), prompt
         check_finite_values("scores", self._scores)
         if np.all(self._scores == self._scores[0]):
             raise ValueError(f"every score is {self._scores[0]:g}, so there is no correlation; pass different scores")
@@ -125,7 +126,8 @@ class TripletEvaluator(_OfRows):
         anchors: The anchors.
         positives: One text for each anchor.
         negatives: One text for each anchor.
-        similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``.
+        similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``; ``"maxsim"`` of multi-vector encoders.
+            Default: that of sparse and multi-vector encoders, else the cosine.
         margin: Minimum difference between the two similarities.
         query_prompt: The prompt before every anchor, instead of the model's prompt for queries: the name of a prompt,
             a text, or ``""`` for none.
@@ -153,7 +155,7 @@ class TripletEvaluator(_OfRows):
         anchors: Iterable[str],
         positives: Iterable[str],
         negatives: Iterable[str],
-        similarity: str = "cosine",
+        similarity: str | None = None,
         margin: float = 0.0,
         *,
         query_prompt: str | None = None,
@@ -162,8 +164,8 @@ class TripletEvaluator(_OfRows):
         self._anchors, self._positives, self._negatives = check_text_columns(
             1, {"anchors": anchors, "positives": positives, "negatives": negatives}
         )
-        self._prompts = query_prompt, document_prompt
-        self._similarity, self._margin = check_similarity(similarity), check_number("margin", margin)
+        self._prompts, self._margin = (query_prompt, document_prompt), check_number("margin", margin)
+        self._similarity = similarity and check_similarity(similarity, ALL_SIMILARITIES)
 
     def measure(self, vectors: ModelVectors) -> dict[str, float]:
         """The accuracy."""
@@ -173,7 +175,7 @@ class TripletEvaluator(_OfRows):
         else:
             anchors = vectors(self._anchors, "query", self._prompts[0])
             pairs = np.concatenate([anchors, anchors]), vectors(others, "document", self._prompts[1])
-            scores = pairwise_similarity(*pairs, self._similarity)
+            scores = pairwise_similarity(*pairs, vectors.choose_similarity(self._similarity))
         return {"accuracy": float(np.mean(scores[:half] > scores[half:] + self._margin))}
 
 
@@ -193,7 +195,7 @@ class LabelEvaluator(_OfRows):
 
     Raises:
         ValueError: If the lengths differ, a label is not a valid class, or there is no classifier.
-        TypeError: If a text is not a str.
+        TypeError: If a text is not a str, or the model gives one vector per token.
 
     References:
         Conneau et al., 2017, section 3.1. https://arxiv.org/abs/1705.02364
@@ -251,7 +253,7 @@ class LabelEvaluator(_OfRows):
         """The classifier's scores, (pairs, classes)."""
         if self.loss is None:
             raise ValueError("vectors have no classes; pass loss=, the SoftmaxLoss that was trained with the model")
-        table = torch.from_numpy(vectors([*self._first, *self._second], prompt=self._prompt))
+        table = torch.from_numpy(vectors.of_texts([*self._first, *self._second], self._prompt))
         table = table.reshape(2, len(self._first), -1)  # (2, pairs, dim)
         device = self.loss.classifier.weight.device
         with torch.no_grad():
@@ -270,7 +272,8 @@ class PairClassificationEvaluator(_OfRows):
         first: The first text of each pair.
         second: The second text of each pair.
         labels: 1 for positive pairs, 0 for negative pairs.
-        similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``.
+        similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``; ``"maxsim"`` of multi-vector encoders.
+            Default: that of sparse and multi-vector encoders, else the cosine.
         prompt: The prompt before every text, instead of the model's default: the name of a prompt, or a text.
 
     Raises:
@@ -291,13 +294,13 @@ class PairClassificationEvaluator(_OfRows):
         first: Iterable[str],
         second: Iterable[str],
         labels: Iterable[int],
-        similarity: str = "cosine",
+        similarity: str | None = None,
         *,
         prompt: str | None = None,
     ) -> None:
         self._labels = check_labels("labels", labels)
         self._first, self._second = check_text_columns(2, {"first": first, "second": second}, labels=self._labels)
-        self._similarity, self._prompt = check_similarity(similarity), prompt
+        self._similarity, self._prompt = similarity and check_similarity(similarity, ALL_SIMILARITIES), prompt
         if (classes := set(self._labels.tolist())) != {0, 1}:
             raise ValueError(f"the labels are {sorted(classes)[:5]}; pass 1 for some pairs and 0 for others")
 
@@ -334,7 +337,7 @@ def score_pairs(vectors: ModelVectors, first: Sequence[str], second: Sequence[st
 
 
 def compare_pairs(
-    vectors: ModelVectors, first: Sequence[str], second: Sequence[str], similarity: str, prompt: str | None = None
+    vectors: ModelVectors, first: Sequence[str], second: Sequence[str], similarity: str | None, prompt: str | None
 ) -> Floats:
     """The similarities of pairs; for a cross-encoder, its scores.
 
@@ -346,9 +349,11 @@ def compare_pairs(
     """
     if vectors.is_cross_encoder:
         return score_pairs(vectors, first, second)
-    table = vectors([*first, *second], prompt=prompt).reshape(2, len(first), -1)  # (2, pairs, dim)
-    parts = np.split(table, range(_STEP, len(first), _STEP), axis=1)
-    scores = [pairwise_similarity(u, v, similarity) for u, v in (part.astype(float) for part in parts)]
+    halves, name = np.split(vectors([*first, *second], prompt=prompt), 2), vectors.choose_similarity(similarity)
+    scores = []
+    for low in range(0, len(first), _STEP):
+        u, v = ([vector.astype(float) for vector in half[low : low + _STEP]] for half in halves)
+        scores.append(pairwise_similarity(u, v, name))
     return np.concatenate(scores).astype(np.float32)
 
 

@@ -31,7 +31,7 @@ class ParaphraseMiningEvaluator(Evaluator):
     Raises:
         ValueError: If there are no duplicates, a pair is not two different valid indices, or another argument is
             invalid.
-        TypeError: If a sentence is not a str.
+        TypeError: If a sentence is not a str, or the model gives one vector per token.
 
     Example:
         >>> from sbert import SentenceEncoder
@@ -66,7 +66,7 @@ class ParaphraseMiningEvaluator(Evaluator):
 
     def measure(self, vectors: ModelVectors) -> dict[str, float]:
         """Average precision; and F1, precision and recall at the best threshold."""
-        table, similarity = vectors(self._sentences, prompt=self._prompt), self._similarity
+        table, similarity = vectors.of_texts(self._sentences, self._prompt), self._similarity
         pairs = paraphrase_mining(table, max_pairs=self._max_pairs, similarity=similarity)
         is_duplicate = np.isin(pairs.first * len(self._sentences) + pairs.second, self._duplicates)
         thresholds, predicted, correct = threshold_counts(pairs.scores, is_duplicate)

@@ -39,6 +39,8 @@ class STSSuite(Evaluator):
     ``STSb`` and ``SICK-R`` have no subsets. ``average`` is the mean of the seven tasks, or of those in the folder,
     without the ``_mean`` values. All values are fractions, which publications multiply by 100.
 
+    Sparse and multi-vector encoders are measured by their own similarity instead of the cosine.
+
     STS12 to STS16 contain training pairs of STSb: they are not a valid test of a model trained on STSb.
 
     Args:
@@ -93,9 +95,7 @@ class STSSuite(Evaluator):
             vectors(list(texts), prompt=self._prompt)
         totals, means = {}, {}
         for name, parts in self.sets.items():
-            compared = [
-                (compare_pairs(vectors, u, v, "cosine", self._prompt), scores) for u, v, scores in parts.values()
-            ]
+            compared = [(compare_pairs(vectors, u, v, None, self._prompt), scores) for u, v, scores in parts.values()]
             totals[name] = spearman(*map(np.concatenate, zip(*compared, strict=True)))
             if name in _YEARS:
                 means[f"{name}_mean"] = float(np.mean([spearman(*part) for part in compared]))

@@ -10,7 +10,7 @@ import numpy as np
 from sbert.evaluation.evaluator import Evaluator
 from sbert.evaluation.metric_checks import check_finite_values, check_lengths, check_text_columns
 from sbert.evaluation.model_vectors import Floats, ModelVectors
-from sbert.functional import check_similarity
+from sbert.functional import ALL_SIMILARITIES, check_similarity
 from sbert.inputs.texts import texts_of
 from sbert.search import semantic_search
 
@@ -25,7 +25,8 @@ class TranslationEvaluator(Evaluator):
     Args:
         source: The sentences.
         target: The translation of each sentence.
-        similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``.
+        similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``; ``"maxsim"`` of multi-vector encoders.
+            Default: that of sparse and multi-vector encoders, else the cosine.
         prompt: The prompt before every text, instead of the model's default: the name of a prompt, or a text.
 
     Raises:
@@ -44,16 +45,17 @@ class TranslationEvaluator(Evaluator):
     """
 
     def __init__(
-        self, source: Iterable[str], target: Iterable[str], similarity: str = "cosine", *, prompt: str | None = None
+        self, source: Iterable[str], target: Iterable[str], similarity: str | None = None, *, prompt: str | None = None
     ) -> None:
         self._source, self._target = check_text_columns(1, {"source": source, "target": target})
-        self._similarity, self._prompt = check_similarity(similarity), prompt
+        self._similarity, self._prompt = similarity and check_similarity(similarity, ALL_SIMILARITIES), prompt
 
     def measure(self, vectors: ModelVectors) -> dict[str, float]:
         """The accuracy of each direction, and their mean."""
-        table, half = vectors([*self._source, *self._target], prompt=self._prompt), len(self._source)
-        forward = _find_accuracy(table[:half], table[half:], self._target, self._similarity)
-        backward = _find_accuracy(table[half:], table[:half], self._source, self._similarity)
+        source, target = np.split(vectors([*self._source, *self._target], prompt=self._prompt), 2)
+        similarity = vectors.choose_similarity(self._similarity)
+        forward = _find_accuracy(source, target, self._target, similarity)
+        backward = _find_accuracy(target, source, self._source, similarity)
         return {"mean_accuracy": (forward + backward) / 2, "source_to_target": forward, "target_to_source": backward}
 
 
@@ -79,7 +81,7 @@ class MSEEvaluator(Evaluator):
 
     Raises:
         ValueError: If the lengths or dimensions differ, or a vector is not finite.
-        TypeError: If a text is not a str, or the teacher has no vectors.
+        TypeError: If a text is not a str, the teacher has no vectors, or the student gives one vector per token.
 
     References:
         Reimers and Gurevych, 2020, section 3. https://arxiv.org/abs/2004.09813
@@ -106,7 +108,7 @@ class MSEEvaluator(Evaluator):
 
     def measure(self, vectors: ModelVectors) -> dict[str, float]:
         """The negative error, and the mean cosine."""
-        student, teacher = vectors(self._texts, prompt=self._prompt).astype(float), self._teacher.astype(float)
+        student, teacher = vectors.of_texts(self._texts, self._prompt).astype(float), self._teacher.astype(float)
         if student.shape != teacher.shape:
             dims = f"the student's vectors have dimension {student.shape[1]}, the teacher's {teacher.shape[1]}"
             raise ValueError(f"{dims}; project one of them, as sbert.losses.EmbeddingDistillationLoss does")

@@ -10,15 +10,15 @@ import numpy as np
 import numpy.typing as npt
 from torch import nn
 
-from sbert.batch import DROPPED, HIDDEN, TokenEmbeddings
-from sbert.inputs.arguments import check_positive, known_arguments
+from sbert.batch import DROPPED, HIDDEN
+from sbert.inputs.arguments import check_choice, check_positive, known_arguments
 from sbert.inputs.prompts import ROLES
 
 # The mask tokens of BERT and ModernBERT, and of RoBERTa.
 _MASKS = ("[MASK]", "<mask>")
 
 
-class LateInteraction(nn.Module):
+class LateInteraction(nn.Identity):
     """Settings of an encoder that gives one vector per token: how it reads queries and documents.
 
     ``encode_query`` reads a text as a query, ``encode_document`` and ``encode`` as a document; in training, ``routes``
@@ -80,9 +80,13 @@ class LateInteraction(nn.Module):
         self.routes, self.role = tuple(ROLES), "document"
         self._in_roles: dict[str, LateInteraction] = {}
 
-    def in_role(self, role: str | None) -> LateInteraction:
-        """The same settings for texts of one role, ``"query"`` or else ``"document"``: one object for each."""
-        role = "query" if role == "query" else "document"
+    def in_role(self, role: str) -> LateInteraction:
+        """The same settings for texts of one role, ``"query"`` or ``"document"``: one object for each.
+
+        Raises:
+            ValueError: If there is no such role.
+        """
+        check_choice("route", role, tuple(ROLES))
         if role not in self._in_roles:
             self._in_roles[role] = copy.copy(self)
             vars(self._in_roles[role]).update(routes=(), role=role)
@@ -115,9 +119,6 @@ class LateInteraction(nn.Module):
         skipped = [find_id(word) for word in self.settings["skiplist_words"] if role == "document"]
         ids = np.array([token for row in rows for token in row], np.int64)
         return rows, np.where(np.isin(ids, [number for number in skipped if number is not None]), DROPPED, 0)
-
-    def forward(self, tokens: TokenEmbeddings) -> TokenEmbeddings:
-        return tokens
 
     def extra_repr(self) -> str:
         return ", ".join(f"{name}={value!r}" for name, value in self.settings.items())

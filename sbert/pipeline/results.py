@@ -54,6 +54,7 @@ class EncodeOptions(Options, total=False):
     device: str | torch.device | Sequence[str | torch.device] | None
     normalize_embeddings: bool
     truncate_dim: int | None
+    max_active_dims: int | None
     out: str | os.PathLike[str] | None
     overwrite: bool
     shard: tuple[int, int] | None

@@ -12,8 +12,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sbert.functional import SIMILARITIES
+from sbert.functional import SIMILARITIES, accumulation_dtype
 from sbert.inputs.extras import require
+from sbert.inputs.vectors import matrix
 from sbert.storage.atomic import replacing_file
 
 
@@ -63,30 +64,49 @@ def convert_sparse(rows: list[Tensor], dim: int, single: bool, to_numpy: bool, t
     dims, values = torch.cat(rows or [torch.empty(2, 0)], 1)
     if to_numpy and not to_tensor:
         ends = F.pad(counts.cumsum(0), (1, 0)).numpy()
-        result = csr((values.numpy(), dims.numpy().astype(np.int32), ends), shape=(len(rows), dim))
+        array = csr((values.numpy(), dims.numpy().astype(np.int32), ends), (len(rows), dim))
         if out is not None:
             with replacing_file(Path(out)) as file:
-                import_module("scipy.sparse").save_npz(file, result)
-        return result
+                import_module("scipy.sparse").save_npz(file, array)
+        return array
     positions = torch.stack([torch.arange(len(rows)).repeat_interleave(counts).to(dims.device), dims.long()])
-    matrix = torch.sparse_coo_tensor(positions, values, (len(rows), dim), is_coalesced=True, check_invariants=False)
-    return matrix if to_tensor and not single else matrix[0] if single else [matrix[row] for row in range(len(rows))]
+    result = torch.sparse_coo_tensor(positions, values, (len(rows), dim), is_coalesced=True, check_invariants=False)
+    return result if to_tensor and not single else result[0] if single else [result[row] for row in range(len(rows))]
 
 
-def csr(vectors: Any, **options: Any) -> Any:
-    """A ``scipy.sparse.csr_array`` of rows.
+def csr(vectors: Any, shape: tuple[int, ...] | None = None) -> Any:
+    """A ``scipy.sparse.csr_array`` of rows, each with its dimensions in order and once; equal ones are summed.
 
     Args:
-        vectors: Dense or sparse, an array or a tensor, (rows, dim) or, for one row, (dim,); or what SciPy takes.
-        options: Further arguments for SciPy.
+        vectors: Dense or sparse, an array, a tensor or a list of these, which stays as it is.
+        shape: With it, the vectors are parts for SciPy: the values, the dimensions in order, and the ends of rows.
+
+    Shape:
+        vectors: (rows, dim) or, for one row, (dim,).
 
     Raises:
         ImportError: If SciPy is not installed.
+        TypeError: If this is not numbers.
+        ValueError: If the shape is wrong.
+
+    Example:
+        >>> from scipy.sparse import csr_array
+        >>> from sbert.pipeline.sparse import csr
+        >>> csr(csr_array(([1.0, 2.0], [2, 2], [0, 2]), shape=(1, 3))).toarray()
+        array([[0., 0., 3.]])
     """
     with require("an array of sparse vectors", "scipy", "sparse", "pass convert_to_tensor=True"):
         from scipy.sparse import csr_array
-    dense = vectors.detach().to_dense().cpu().numpy() if isinstance(vectors, Tensor) else vectors
-    return csr_array(np.atleast_2d(dense) if isinstance(dense, np.ndarray) else dense, **options)
+    if isinstance(vectors, list) and vectors and isinstance(vectors[0], Tensor):
+        vectors = torch.stack(vectors)
+    if isinstance(vectors, Tensor):
+        coo = (vectors if vectors.ndim == 2 else vectors[None]).detach().cpu().to_sparse().coalesce()
+        vectors, shape = (coo.values().to(accumulation_dtype(coo.dtype)).numpy(), coo.indices().numpy()), coo.shape
+    if shape is not None:
+        return csr_array(vectors, shape)
+    array = csr_array(vectors if hasattr(vectors, "tocsr") else matrix("vectors", vectors))
+    is_canonical = array.ndim == 2 and array.has_canonical_format
+    return array if is_canonical else array.tocoo().reshape(-1, array.shape[-1]).tocsr()
 
 
 def top_dims(vectors: Any, top: int | None = None) -> list[list[tuple[int, float]]]:
@@ -105,10 +125,10 @@ def top_dims(vectors: Any, top: int | None = None) -> list[list[tuple[int, float
         >>> top_dims(np.array([[0.0, 2.0, 0.5, 1.0]]), 2)
         [[(1, 2.0), (3, 1.0)]]
     """
-    matrix = csr(vectors)
-    rows = [slice(*bounds) for bounds in pairwise(matrix.indptr.tolist())]
-    orders = [row.start + np.argsort(-matrix.data[row], kind="stable")[:top] for row in rows]
-    return [list(zip(matrix.indices[order].tolist(), matrix.data[order].tolist(), strict=True)) for order in orders]
+    array = csr(vectors)
+    rows = [slice(*bounds) for bounds in pairwise(array.indptr.tolist())]
+    orders = [row.start + np.argsort(-array.data[row], kind="stable")[:top] for row in rows]
+    return [list(zip(array.indices[order].tolist(), array.data[order].tolist(), strict=True)) for order in orders]
 
 
 def sparse_dot(a: Any, b: Any, pairs: bool = False) -> Any:

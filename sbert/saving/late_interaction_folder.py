@@ -41,9 +41,8 @@ def read_original(folder: Path, transformer: nn.Module, dtype: torch.dtype | Non
 
 def add_roles(modules: list[Any], config: JsonObject) -> list[nn.Module]:
     """The modules of a folder of PyLate, with the normalization and the roles that its settings imply."""
-    settings = LateInteraction().settings | _DEFAULTS
-    stated = {name: config.field(name, type(default), None) for name, default in settings.items()}
-    settings |= {name: value for name, value in stated.items() if value is not None}
+    defaults = LateInteraction().settings | _DEFAULTS
+    settings = {name: config.field(name, type(default), default) for name, default in defaults.items()}
     with reading(config.path, "settings of queries and documents"):
         roles = LateInteraction(**settings)
     # PyLate writes the limit of its last call.

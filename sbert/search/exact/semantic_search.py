@@ -85,6 +85,9 @@ def semantic_search(
     k = check_count("top_k", top_k)
     if similarity == "maxsim":
         totals: Any = np.asarray(maxsim(queries, corpus))  # type: ignore[arg-type]  # (queries, texts)
+        if len(wrong := np.argwhere(~np.isfinite(totals))):
+            query, text = wrong[0]
+            raise ValueError(f"queries[{query}] or corpus[{text}] has a NaN or an infinity; remove or correct it")
         best = np.argsort(-totals, axis=1, kind="stable")[:, :k]
         return Hits(np.take_along_axis(totals, best, 1), best)
     check_similarity(similarity)

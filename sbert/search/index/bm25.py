@@ -48,9 +48,6 @@ class WeightedPostings:
             order = keys.argsort(kind="stable")  # Which takes linear time, as two parts are in order.
             self._blocks[-2:] = [(keys[order], weights[order])]
 
-    def remove(self, positions: Positions) -> None:
-        """Nothing is to be done until ``select``."""
-
     def select(self, remaining: Mask) -> None:
         """Give up the positions and the postings of all other texts."""
         positions = remaining.cumsum() - 1
@@ -121,11 +118,11 @@ class Postings:
         self._lengths[positions] = 0
 
     def select(self, remaining: Mask) -> None:
-        """Give up the positions of all other texts, which were removed, and the terms that no text has."""
-        numbers = {term: number for term, number in self._numbers.items() if self.uses[number]}
-        texts, next_number = list(compress(self._texts, remaining)), self.next_number
+        """Give up the positions of all other texts, removed or not, and the terms that no text has."""
+        texts, numbers, next_number = compress(self._texts, remaining), self._numbers, self.next_number
         vars(self).update(vars(Postings()))
-        self.append(texts, numbers, next_number)
+        self.append(list(texts), {}, next_number)
+        self._numbers = {term: number for term, number in numbers.items() if self.uses[number]}
 
     def scores(self, term: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
         """The texts that have a term, and its score in each; some may be removed, with a score of 0."""
@@ -167,7 +164,6 @@ class InvertedIndex:
         """
         remaining = self._ids.remaining(ids)
         if remaining is not None:
-            self._postings.remove((~remaining).nonzero()[0])
             self._postings.select(remaining)
             self._ids.select(remaining)
 

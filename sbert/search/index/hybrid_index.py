@@ -52,8 +52,8 @@ class HybridIndex:
         sparse_model: Encodes documents and queries to sparse vectors, for a third way to search. The sparse vector of a
             document is the maximum of those of its passages.
         token_vectors: A multi-vector encoder. The vectors that it gives to the tokens of each document are stored, too,
-            in two bits per dimension; a hybrid search ranks its best documents again, by MaxSim and by their scores so
-            far in equal parts.
+            scaled to length 1, in two bits per dimension; a hybrid search ranks its best documents again, by MaxSim and
+            by their scores so far in equal parts.
         language: As of ``BM25``. ``"auto"``: for an existing folder, as it was created; else that of the model, as its
             card says (``model.language``), if ``pip install "sbert[search]"`` was run. None: words as they are.
 
@@ -243,8 +243,7 @@ class HybridIndex:
         if self.sparse_model is not None:
             sparse = max_of_passages(self.sparse_model.encode_document(passages), owners, len(texts))
         tokens: Any = self.token_vectors.encode_document(passages) if self.token_vectors else ()
-        packed = list(map(pack_tokens, tokens))
-        codes = [b"".join(packed[i:j]) for i, j in zip([0, *ends], ends, strict=False)]
+        codes = [b"".join(map(pack_tokens, tokens[i:j])) for i, j in zip([0, *ends], ends, strict=False)]
         spans = np.array([passage[1:] for passage in chunks], "<i4").reshape(-1, 2)
         of_passages = [[part.tobytes() for part in np.split(array, ends[:-1])] for array in (spans, vectors)]
         return of_passages[0], of_passages[1], sparse, codes
@@ -325,9 +324,8 @@ class HybridIndex:
         if not asked:
             return ResultLists([], [])
         vectors = np.asarray(self.model.encode_query(asked), np.float32) if by in ("hybrid", "dense") else None
-        sparse = None
-        if self.sparse_model is not None and by in ("hybrid", "sparse"):
-            sparse = [dict(row) for row in top_dims(self.sparse_model.encode_query(asked))]
+        weigher = self.sparse_model if by in ("hybrid", "sparse") else None
+        sparse = None if weigher is None else [dict(row) for row in top_dims(weigher.encode_query(asked))]
         tokens: Any = None if late is None else late.encode_query(asked)
         terms = [Counter(terms_of(query, self.language)) for query in asked]
         with self._lock, self._documents.transaction():

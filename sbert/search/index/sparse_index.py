@@ -43,7 +43,7 @@ class SparseIndex(InvertedIndex):
         """Add vectors. After an error, none of them was added.
 
         Args:
-            vectors: What ``encode`` of a sparse encoder returns.
+            vectors: What ``encode`` of a sparse encoder returns; equal dimensions of a row are summed.
             ids: As of ``Index.add``.
 
         Shape:
@@ -51,7 +51,7 @@ class SparseIndex(InvertedIndex):
 
         Raises:
             TypeError: As of ``Index.add``.
-            ValueError: As of ``Index.add``, but values are not checked.
+            ValueError: As of ``Index.add``.
         """
         matrix = self._check(vectors)
         new = self._ids.new_ids(ids, matrix.shape[0])
@@ -72,7 +72,7 @@ class SparseIndex(InvertedIndex):
             queries: (queries, dim), or (dim,) for one query. Each output: (queries, min(top_k, size of the index)).
 
         Raises:
-            ValueError: If the dimensions differ.
+            ValueError: If the dimensions differ, or a value is NaN or infinite.
         """
         return self._search([*map(dict, top_dims(self._check(queries)))], top_k)
 
@@ -81,6 +81,8 @@ class SparseIndex(InvertedIndex):
         matrix = csr(vectors)
         if self.dim not in (None, matrix.shape[1]):
             raise ValueError(f"dim {matrix.shape[1]} is not the index's {self.dim}; encode both with one model")
+        if not np.isfinite(matrix.data).all():
+            raise ValueError("a vector has a NaN or an infinity; remove or correct it")
         return matrix
 
 

@@ -14,7 +14,7 @@ def pack_tokens(vectors: Float32) -> bytes:
     """The codes of the tokens of a text, one after another: of each dimension its sign, and whether it is large.
 
     Shape:
-        vectors: (tokens, dim), of length 1.
+        vectors: (tokens, dim), of any length, which is not stored.
 
     References:
         Max, 1960, Quantizing for minimum distortion, table I. https://doi.org/10.1109/TIT.1960.1057548
@@ -25,7 +25,7 @@ def pack_tokens(vectors: Float32) -> bytes:
         >>> unpack_tokens(pack_tokens(np.array([[0.9, -0.3, 0.3, 0.1]])), 4).round(2)
         array([[ 0.89, -0.27,  0.27,  0.27]], dtype=float32)
     """
-    large = np.abs(vectors) * np.sqrt(vectors.shape[1]) > _LIMIT
+    large = np.abs(vectors) * np.sqrt(vectors.shape[1]) > _LIMIT * np.linalg.norm(vectors, axis=1, keepdims=True)
     return np.packbits(np.concatenate([vectors > 0, large], 1), 1).tobytes()
 
 
