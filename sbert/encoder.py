@@ -629,6 +629,12 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
     def predict(self, pairs: Iterable[tuple[str, str]]) -> npt.NDArray[np.float32]:
         """The similarity of the query and the document of each pair, as rerankers have it: each text is encoded once.
 
+        Shape:
+            Output: (pairs,).
+
+        Raises:
+            TypeError: If a row is not a pair of str. The message names the row.
+
         Example:
             >>> from sbert import SentenceEncoder
             >>> SentenceEncoder().predict([("Who naps?", "A cat naps."), ("Who naps?", "Taxes rise.")]).round(1)

@@ -53,7 +53,11 @@ class ModelVectors:
         self._cache: dict[tuple[str, str | None], tuple[dict[str, int], Floats]] = {}
 
     def choose_similarity(self, name: str | None) -> str:
-        """A similarity; by default the cosine, or the dot product of sparse vectors, or MaxSim of those of tokens."""
+        """A similarity; by default the cosine, or the dot product of sparse vectors, or MaxSim of those of tokens.
+
+        Raises:
+            ValueError: If the model gives one vector per token, and the similarity is another one than MaxSim.
+        """
         of_tokens = getattr(self._model, "is_multi_vector", False)
         if of_tokens and name not in (None, "maxsim"):
             raise ValueError(f"similarity={name!r} compares vectors of texts, not of tokens; pass 'maxsim' or None")
@@ -169,9 +173,7 @@ def _to_array(values: Any) -> Floats:
 
 def _check_finite(values: Floats, items: Sequence[Any]) -> Floats:
     """Raise if a value is not finite: comparisons with NaN are false, so the metrics would look valid."""
-    of_tokens, axes = values.dtype == object, tuple(range(1, values.ndim))
-    finite = [np.isfinite(part).all() for part in values] if of_tokens else np.isfinite(values).all(axis=axes)
-    wrong = np.flatnonzero(~np.asarray(finite, bool))
+    wrong = np.flatnonzero(~np.fromiter((np.isfinite(row).all() for row in values), bool, len(values)))
     if len(wrong):
         remedy = "check whether its weights are finite, and pass dtype='float32' if it was loaded with another dtype"
         raise ValueError(f"the model gives NaN or infinity for {items[wrong[0]]!r:.80}; {remedy}")

@@ -195,7 +195,7 @@ class LabelEvaluator(_OfRows):
 
     Raises:
         ValueError: If the lengths differ, a label is not a valid class, or there is no classifier.
-        TypeError: If a text is not a str.
+        TypeError: If a text is not a str, or the model gives one vector per token.
 
     References:
         Conneau et al., 2017, section 3.1. https://arxiv.org/abs/1705.02364

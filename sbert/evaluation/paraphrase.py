@@ -31,7 +31,7 @@ class ParaphraseMiningEvaluator(Evaluator):
     Raises:
         ValueError: If there are no duplicates, a pair is not two different valid indices, or another argument is
             invalid.
-        TypeError: If a sentence is not a str.
+        TypeError: If a sentence is not a str, or the model gives one vector per token.
 
     Example:
         >>> from sbert import SentenceEncoder

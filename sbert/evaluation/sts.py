@@ -39,6 +39,8 @@ class STSSuite(Evaluator):
     ``STSb`` and ``SICK-R`` have no subsets. ``average`` is the mean of the seven tasks, or of those in the folder,
     without the ``_mean`` values. All values are fractions, which publications multiply by 100.
 
+    Sparse and multi-vector encoders are measured by their own similarity instead of the cosine.
+
     STS12 to STS16 contain training pairs of STSb: they are not a valid test of a model trained on STSb.
 
     Args:

@@ -81,7 +81,7 @@ class MSEEvaluator(Evaluator):
 
     Raises:
         ValueError: If the lengths or dimensions differ, or a vector is not finite.
-        TypeError: If a text is not a str, or the teacher has no vectors.
+        TypeError: If a text is not a str, the teacher has no vectors, or the student gives one vector per token.
 
     References:
         Reimers and Gurevych, 2020, section 3. https://arxiv.org/abs/2004.09813

@@ -209,9 +209,8 @@ class Encoding:
         if not isinstance(output, Tensor) and not self.model.is_multi_vector:
             remedy = "add a Pooling after them, or pass similarity_fn_name='maxsim' for a multi-vector encoder"
             raise ValueError(f"the modules give one vector per token and none per text; {remedy}")
-        vectors = (output if isinstance(output, Tensor) else output.values).float()
-        if settings.truncate_dim is not None:
-            vectors = truncate(vectors, settings.truncate_dim)
+        values: Any = output if isinstance(output, Tensor) else output.values
+        vectors: Any = truncate(values.float(), settings.truncate_dim)
         vectors = directions(vectors) if settings.normalize else vectors
         if isinstance(output, Tensor):
             return sparse_rows(vectors, settings.max_active_dims, self.to) if settings.sparse else vectors

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy.typing as npt
 
-from sbert.inputs.arguments import check_choice, check_count
+from sbert.inputs.arguments import check_choice, check_positive
 from sbert.pipeline.quantization import check_coding
 
 
@@ -49,17 +49,13 @@ class EncodeSettings:
     def __post_init__(self) -> None:
         if self.batch_size is not None and self.batch_tokens is not None:
             raise ValueError("batch_size and batch_tokens both set the size of a batch; pass one of them")
-        if self.batch_size is not None:
-            check_count("batch_size", self.batch_size)
-        if self.batch_tokens is not None:
-            check_count("batch_tokens", self.batch_tokens)
+        check_positive("batch_size", self.batch_size)
+        check_positive("batch_tokens", self.batch_tokens)
         if self.on_truncate != "warn":
             check_choice("on_truncate", self.on_truncate, ("warn", "ignore", "error"))
         if self.precision != "float32" or self.ranges is not None:
             check_coding(self.precision, self.ranges)
             if self.sparse:
                 raise ValueError(f"precision={self.precision!r} is for dense vectors, and the model's are sparse")
-        if self.max_active_dims is not None:
-            check_count("max_active_dims", self.max_active_dims)
-            if not self.sparse:
-                raise ValueError("max_active_dims= is for sparse vectors, and the model's are dense; leave it out")
+        if check_positive("max_active_dims", self.max_active_dims) and not self.sparse:
+            raise ValueError("max_active_dims= is for sparse vectors, and the model's are dense; leave it out")

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sbert.functional import SIMILARITIES
+from sbert.functional import SIMILARITIES, accumulation_dtype
 from sbert.inputs.extras import require
 from sbert.inputs.vectors import matrix
 from sbert.storage.atomic import replacing_file
@@ -64,19 +64,23 @@ def convert_sparse(rows: list[Tensor], dim: int, single: bool, to_numpy: bool, t
     positions = torch.stack([torch.arange(len(rows)).repeat_interleave(counts).to(dims.device), dims.long()])
     result = torch.sparse_coo_tensor(positions, values, (len(rows), dim), is_coalesced=True, check_invariants=False)
     if to_numpy and not to_tensor:
-        array = csr(result)
+        ends = F.pad(counts.cumsum(0), (1, 0)).numpy()
+        array = csr((values.numpy(), dims.numpy().astype(np.int32), ends), (len(rows), dim))
         if out is not None:
             with replacing_file(Path(out)) as file:
                 import_module("scipy.sparse").save_npz(file, array)
         return array
+    positions = torch.stack([torch.arange(len(rows)).repeat_interleave(counts).to(dims.device), dims.long()])
+    result = torch.sparse_coo_tensor(positions, values, (len(rows), dim), is_coalesced=True, check_invariants=False)
     return result if to_tensor and not single else result[0] if single else [result[row] for row in range(len(rows))]
 
 
-def csr(vectors: Any) -> Any:
+def csr(vectors: Any, shape: tuple[int, ...] | None = None) -> Any:
     """A ``scipy.sparse.csr_array`` of rows, each with its dimensions in order and once; equal ones are summed.
 
     Args:
         vectors: Dense or sparse, an array, a tensor or a list of these, which stays as it is.
+        shape: With it, the vectors are parts for SciPy: the values, the dimensions in order, and the ends of rows.
 
     Shape:
         vectors: (rows, dim) or, for one row, (dim,).
@@ -87,10 +91,10 @@ def csr(vectors: Any) -> Any:
         ValueError: If the shape is wrong.
 
     Example:
-        >>> import torch
+        >>> from scipy.sparse import csr_array
         >>> from sbert.pipeline.sparse import csr
-        >>> csr(torch.sparse_coo_tensor([[0, 0], [2, 2]], [1.0, 2.0], (1, 3))).toarray()
-        array([[0., 0., 3.]], dtype=float32)
+        >>> csr(csr_array(([1.0, 2.0], [2, 2], [0, 2]), shape=(1, 3))).toarray()
+        array([[0., 0., 3.]])
     """
     with require("an array of sparse vectors", "scipy", "sparse", "pass convert_to_tensor=True"):
         from scipy.sparse import csr_array
@@ -98,7 +102,9 @@ def csr(vectors: Any) -> Any:
         vectors = torch.stack(vectors)
     if isinstance(vectors, Tensor):
         coo = (vectors if vectors.ndim == 2 else vectors[None]).detach().cpu().to_sparse().coalesce()
-        return csr_array((coo.values().numpy(), coo.indices().numpy()), coo.shape)
+        vectors, shape = (coo.values().to(accumulation_dtype(coo.dtype)).numpy(), coo.indices().numpy()), coo.shape
+    if shape is not None:
+        return csr_array(vectors, shape)
     array = csr_array(vectors if hasattr(vectors, "tocsr") else matrix("vectors", vectors))
     is_canonical = array.ndim == 2 and array.has_canonical_format
     return array if is_canonical else array.tocoo().reshape(-1, array.shape[-1]).tocsr()

@@ -94,7 +94,7 @@ def test_pairs_of_one_text_share_a_rank(monkeypatch: pytest.MonkeyPatch) -> None
     """Their cosines are 1, not 1 give or take rounding, by which chance would order them."""
     table = np.random.default_rng(0).standard_normal((12, 96)).astype(np.float32)
     monkeypatch.setattr(Meanings, "encode", lambda self, texts, **_: table[[FIRST.index(text) for text in texts]])
-    same = compare_pairs(ModelVectors(Meanings()), FIRST, FIRST, "cosine")
+    same = compare_pairs(ModelVectors(Meanings()), FIRST, FIRST, "cosine", None)
     assert (same.dtype, same.tolist()) == (np.float32, [1.0] * 12)
 
 

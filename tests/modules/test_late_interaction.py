@@ -16,13 +16,12 @@ import torch
 from safetensors.torch import save_file
 
 from sbert import Dense, LateInteraction, Normalize, Pooling, SentenceEncoder, TokenEmbeddings, Trainer, TrainingConfig
-from sbert.evaluation import RerankingEvaluator, RetrievalEvaluator, SimilarityEvaluator
-from sbert.evaluation.model_vectors import ModelVectors
-from sbert.evaluation.pair_evaluators import compare_pairs
+from sbert import evaluation as ev
+from sbert.evaluation import RerankingEvaluator, RetrievalEvaluator
 from sbert.functional import maxsim, pairwise_similarity
-from sbert.losses import MultipleNegativesRankingLoss
+from sbert.losses import MultipleNegativesRankingLoss, SoftmaxLoss
 from sbert.modules import Transformer
-from sbert.search import Hits, HybridIndex, fuse
+from sbert.search import Hits, HybridIndex, fuse, semantic_search
 from sbert.search.index import hybrid_index
 from sbert.search.index.token_codes import pack_tokens, unpack_tokens
 from sbert.vector_files.fingerprint import digest_of_model
@@ -91,6 +90,9 @@ def test_maxsim_in_blocks_and_what_it_refuses(monkeypatch: pytest.MonkeyPatch) -
         maxsim(queries, [np.ones((2, 3))])
     with pytest.raises(ValueError, match="b must have an array"):
         maxsim(queries, [])
+    wrong = [documents[0], np.full((2, 4), np.nan)]
+    with pytest.raises(ValueError, match=r"queries\[0\] or corpus\[1\] has a NaN or an infinity"):
+        semantic_search(queries, wrong, similarity="maxsim")
     with pytest.raises(ValueError, match="3 and 2 texts cannot be compared in pairs"):
         pairwise_similarity(queries, documents[:2], "maxsim")
 
@@ -130,6 +132,10 @@ def test_what_encode_returns() -> None:
     same(model.encode(DOCUMENTS, device=["cpu", "cpu"]), model.encode(DOCUMENTS))
     assert model.encode(DOCUMENTS, truncate_dim=4, normalize_embeddings=True)[0].shape[1] == 4
     assert model.similarity(model.encode_query(DOCUMENTS), model.encode(DOCUMENTS)).shape == (4, 4)
+    assert model.encode([]) == model.encode_query([]) == model.encode([], convert_to_tensor=True) == []
+    assert model.predict([]).shape == (0,)
+    with pytest.raises(ValueError, match="route='doc' is unknown; pass one of 'query', 'document'"):
+        model.encode("lake", task="doc")
     for option in ({"precision": "int8"}, {"out": "x.npy"}):
         with pytest.raises(ValueError, match="arrays of different lengths; leave precision= and out= out"):
             model.encode(DOCUMENTS, **option)  # type: ignore[call-overload]
@@ -213,6 +219,30 @@ def test_trained_saved_and_evaluated(tmp_path: Path) -> None:
     assert RerankingEvaluator([sample], similarity="maxsim")(model)["mrr@10"] == 1
 
 
+def test_evaluators_of_pairs() -> None:
+    """By MaxSim, in blocks, too; those that need one vector per text say so."""
+    model, reverse = encoder(ROLES[0]), DOCUMENTS[::-1]
+    plain = [float(maxsim(*model.encode([u, v]))[0, 0]) for u, v in zip(DOCUMENTS, reverse, strict=True)]
+    assert ev.SimilarityEvaluator(DOCUMENTS, reverse, plain)(model)["pearson"] == pytest.approx(1)
+    assert ev.PairClassificationEvaluator(DOCUMENTS, reverse, np.array(plain) >= np.median(plain))(model)["f1"] == 1
+    assert ev.TranslationEvaluator(DOCUMENTS, DOCUMENTS, "maxsim")(model)["mean_accuracy"] == 1
+    read = model.encode_document(DOCUMENTS)
+    order = np.argsort(-model.similarity(model.encode_query(DOCUMENTS), read), 1)
+    best, worst = ([DOCUMENTS[i] for i in order[:, place]] for place in (0, -1))
+    assert ev.TripletEvaluator(DOCUMENTS, best, worst)(model)["accuracy"] == 1
+    with pytest.raises(ValueError, match="similarity='cosine' compares vectors of texts, not of tokens; pass 'maxsim'"):
+        ev.SimilarityEvaluator(DOCUMENTS, reverse, plain, "cosine")(model)
+    loss, vectors = SoftmaxLoss(dim=8, classes=2), np.ones((4, 8))
+    refused = ev.LabelEvaluator(DOCUMENTS, reverse, [0, 1, 0, 1], loss), ev.MSEEvaluator(DOCUMENTS, vectors)
+    for evaluator in (*refused, ev.ParaphraseMiningEvaluator(DOCUMENTS, [(0, 2)])):
+        with pytest.raises(TypeError, match="one vector per token, not per text as this evaluator needs; add"):
+            evaluator(model)
+    read[1][0, 0] = np.nan
+    model.encode_document = lambda texts, **options: [read[DOCUMENTS.index(text)] for text in texts]
+    with pytest.raises(ValueError, match="the model gives NaN or infinity for 'lake'; check whether its weights"):
+        RetrievalEvaluator({"q": "lake"}, dict(enumerate(DOCUMENTS)), {"q": [1]})(model)
+
+
 def test_codes() -> None:
     vectors = np.random.default_rng(0).normal(size=(400, 48)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -222,45 +252,19 @@ def test_codes() -> None:
     assert (decoded * vectors).sum(1).mean() > 0.93
     np.testing.assert_allclose(unpack_tokens(pack_tokens(decoded), 48), decoded, atol=1e-6)
     assert unpack_tokens(pack_tokens(vectors[:, :5]), 5).shape == (400, 5)  # Bits that fill no byte.
-    assert pack_tokens(vectors * 7) == pack_tokens(vectors)
+    assert pack_tokens(4 * vectors) == pack_tokens(vectors / 4) == pack_tokens(vectors)
 
 
-def test_pairs_are_compared_by_maxsim() -> None:
-    model, others = encoder(ROLES[3]), DOCUMENTS[::-1]
-    expected = model.similarity_pairwise(model.encode(DOCUMENTS), model.encode(others))
-    vectors = ModelVectors(model)
-    np.testing.assert_allclose(compare_pairs(vectors, DOCUMENTS, others, None, None), expected, rtol=1e-5)
-    scores = SimilarityEvaluator(DOCUMENTS, others, expected.argsort())(model)
-    assert scores == SimilarityEvaluator(DOCUMENTS, others, expected.argsort(), "maxsim")(model)
-    with pytest.raises(ValueError, match="pass 'maxsim' or None"):
-        SimilarityEvaluator(DOCUMENTS, others, range(4), "cosine")(model)
-    with pytest.raises(TypeError, match="add a Pooling"):
-        vectors.of_texts(DOCUMENTS)
-
-
-def test_values_that_are_not_finite_are_noticed() -> None:
-    class Foreign:
-        is_multi_vector = True
-
-        def encode(self, texts: list[str], **options: Any) -> list[np.ndarray]:
-            return [np.full((2, 4), np.nan if text == "lake" else 1, np.float32) for text in texts]
-
-    with pytest.raises(ValueError, match="NaN or infinity for 'lake'"):
-        ModelVectors(Foreign())(DOCUMENTS)
-    model = encoder(ROLES[0])
-    with torch.no_grad():
-        model[0].auto_model.get_input_embeddings().weight[model[0].tokenize(["water"])[0][1]] = torch.nan
-    with pytest.raises(ValueError, match=r"the vector of sentences\[2\] is not finite"):
-        model.encode(DOCUMENTS)
-
-
-def test_no_pairs_and_unknown_roles() -> None:
-    model = encoder(ROLES[0])
-    none = model.predict([])
-    assert (none.shape, none.dtype) == ((0,), np.float32)
-    assert model.encode_query([]) == model.encode_document([]) == []
-    with pytest.raises(ValueError, match="route='anything'"):
-        model.route("anything")
+def test_documents_without_tokens() -> None:
+    """Their score by tokens is 0; the index may be empty, too, or become so."""
+    model, late = SentenceEncoder(device="cpu"), encoder({"skiplist_words": ["[CLS]", "[SEP]", "lake"]})
+    index = HybridIndex(model, token_vectors=late)
+    assert [len(vectors) for vectors in late.encode_document(["lake", "", "boat"])] == [0, 0, 1]
+    index.add([])
+    index.add(["lake", "", "boat"])
+    assert index.search("boat")[0][0].id == 2
+    index.remove([0, 1, 2])
+    assert index.search(["boat", ""]) == [[], []]
 
 
 def test_the_index_ranks_by_stored_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

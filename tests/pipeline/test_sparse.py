@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import importlib
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from scipy.sparse import csr_array, load_npz
 
 from sbert import SentenceEncoder
 from sbert.evaluation import RetrievalEvaluator
+from sbert.pipeline.results import EncodeToArray
 from tests import small
 from tests.modules.test_splade import model_of
 
@@ -46,6 +48,7 @@ def test_forms_of_the_result(model: SentenceEncoder, dense: Any) -> None:
     np.testing.assert_allclose(model.encode(TEXTS[1]).toarray(), dense[1:2], rtol=1e-5, atol=1e-6)
     assert model.encode(TEXTS[1], convert_to_tensor=True).shape == dense[1].shape
     assert model.encode([]).shape == model.encode([], convert_to_tensor=True).shape == (0, dense.shape[1])
+    assert model.predict([]).shape == (0,)
     with model.pool(["cpu", "cpu"]) as pool:
         assert abs(model.encode(TEXTS, pool=pool) - vectors).max() < 1e-6
     both: Any = model.encode(TEXTS[1], output_value=None)
@@ -59,6 +62,8 @@ def test_the_greatest_dimensions_remain(model: SentenceEncoder, dense: Any) -> N
     assert model.encode(TEXTS, max_active_dims=10**6).nnz == np.count_nonzero(dense)
     with pytest.raises(ValueError, match="max_active_dims=0"):
         model.encode(TEXTS, max_active_dims=0)
+    parameters = inspect.signature(SentenceEncoder.encode).parameters
+    assert EncodeToArray.__optional_keys__ | {"self", "sentences", "precision"} == parameters.keys()
 
 
 def test_words_and_similarity(model: SentenceEncoder, dense: Any) -> None:
@@ -70,10 +75,11 @@ def test_words_and_similarity(model: SentenceEncoder, dense: Any) -> None:
         assert [weight for _, weight in found] == pytest.approx(row[order].tolist(), rel=1e-5)
     tensor = model.encode(TEXTS, convert_to_tensor=True)
     assert model.decode(tensor, 4) == model.decode(vectors.toarray(), 4) == words
-    assert model.decode(tensor[0], 4) == words[:1]
+    assert model.decode(tensor[0], 4) == model.decode(vectors[0], 4) == words[:1]
     np.testing.assert_allclose(model.similarity(vectors, vectors), dense @ dense.T, rtol=1e-5)
     np.testing.assert_allclose(model.similarity(tensor[0], tensor).numpy(), dense[:1] @ dense.T, rtol=1e-5)
-    np.testing.assert_allclose(model.similarity(tensor[0], vectors), dense[:1] @ dense.T, rtol=1e-5)
+    for row in (tensor[0], vectors[0]):
+        np.testing.assert_allclose(model.similarity(row, vectors), dense[:1] @ dense.T, rtol=1e-5)
     for a, b in ((vectors, vectors), (tensor, tensor), (tensor, vectors)):
         np.testing.assert_allclose(model.similarity_pairwise(a, b), (dense * dense).sum(1), rtol=1e-5)
     np.testing.assert_allclose(model.predict([(text, text) for text in TEXTS]), (dense * dense).sum(1), rtol=1e-5)

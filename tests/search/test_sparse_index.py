@@ -65,32 +65,22 @@ def test_negative_values_and_other_dimensions() -> None:
     assert index.search(np.array([1.0, 0, 0])).ids.tolist() == [["plus", "other", "minus"]]
     with pytest.raises(ValueError, match="dim 2 is not the index's 3"):
         index.search(np.ones((1, 2)))
-    with pytest.raises(ValueError, match="a vector has a NaN"):
+    with pytest.raises(ValueError, match="a vector has a NaN or an infinity; remove or correct it"):
         index.add(np.array([[0, np.nan, 0]]))
 
 
-def test_equal_dimensions_are_summed_and_the_matrix_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    twice = csr_array((np.array([1.0, 5, 2]), np.array([2, 0, 2]), np.array([0, 3])), shape=(1, 3))
-    tensor = torch.sparse_coo_tensor([[0, 0, 0], [2, 0, 2]], [1.0, 5, 2], (1, 3), check_invariants=True)
-    monkeypatch.setattr(torch.Tensor, "to_dense", None)  # A dense matrix of a vocabulary is large.
-    for vectors in (twice, tensor):
+def test_all_forms_of_a_vector(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values of one dimension are summed, the caller's matrix stays as it is, and nothing is dense in between."""
+    monkeypatch.setattr(torch.Tensor, "to_dense", None)
+    twice = csr_array((np.array([1.0, 2, 4]), np.array([1, 1, 0]), np.array([0, 3])), shape=(1, 3))
+    tensor = torch.sparse_coo_tensor([[0, 0, 0], [1, 1, 0]], [1.0, 2, 4], (1, 3), check_invariants=False)
+    row = csr_array(twice.toarray())[0]  # (dim,)
+    for form in (twice, row, tensor, tensor[0], [tensor[0]], tensor.half(), [[4, 3, 0]]):
         index = SparseIndex()
-        index.add(vectors)
-        assert index.search(np.eye(3)[[2, 0]]).scores.tolist() == [[3], [5]]
-        assert index.search(vectors).scores.tolist() == [[34]]
-    assert twice.indices.tolist() == [2, 0, 2]
-    assert twice.data.tolist() == [1, 5, 2]
-
-
-def test_nothing_to_add_to_find_or_left() -> None:
-    index, none = SparseIndex(), csr_array((0, 3))
-    assert index.search(np.ones((2, 3))).scores.shape == (2, 0)
-    index.add(none)
-    index.add(np.eye(3), list("abc"))
-    assert index.search(none).scores.shape == (0, 3)
-    assert index.search(np.zeros((1, 3)), 2).scores.tolist() == [[0, 0]]
-    index.remove(list("abc"))
-    assert index.search(np.ones((2, 3))).scores.shape == (2, 0)
+        index.add(form)
+        assert index.search(np.eye(3)).scores.ravel().tolist() == [4, 3, 0]
+        assert index.search(form).scores.tolist() == [[25]]
+    assert (twice.data.tolist(), twice.indices.tolist()) == ([1, 2, 4], [1, 1, 0])
 
 
 # -------------------------------------------------------------------------------------------------- in a HybridIndex
