@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from sbert.functional import SIMILARITIES, accumulation_dtype
@@ -61,8 +62,6 @@ def convert_sparse(rows: list[Tensor], dim: int, single: bool, to_numpy: bool, t
     """
     counts = torch.tensor([row.shape[1] for row in rows], dtype=torch.int64)
     dims, values = torch.cat(rows or [torch.empty(2, 0)], 1)
-    positions = torch.stack([torch.arange(len(rows)).repeat_interleave(counts).to(dims.device), dims.long()])
-    result = torch.sparse_coo_tensor(positions, values, (len(rows), dim), is_coalesced=True, check_invariants=False)
     if to_numpy and not to_tensor:
         ends = F.pad(counts.cumsum(0), (1, 0)).numpy()
         array = csr((values.numpy(), dims.numpy().astype(np.int32), ends), (len(rows), dim))
