@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "%(prog)s [options] [MODEL] FILE [FILE ...] -o OUTPUT"
     parser.epilog = _EPILOG
     add = parser.add_argument
-    add("words", nargs="*", metavar="[MODEL] FILE", help=f"a model ({OWN}); then files, folders: {INPUT}")
+    add("inputs", nargs="*", metavar="[MODEL] FILE", help=f"a model ({OWN}); then files, folders: {INPUT}")
     add("-o", "--output", required=True, help="FILE.npy or FILE.parquet; of sparse vectors, FILE.npz")
     add_options(parser, *SOURCES, "--overwrite", "--quiet")
     add("--keep", type=names, default=[], metavar="NAMES", help="columns to copy to Parquet (a line is: text)")
@@ -70,13 +70,13 @@ def run(arguments: argparse.Namespace) -> None:
     Raises:
         FileNotFoundError: If a file, or the folder of the output, does not exist.
         KeyboardInterrupt: After Ctrl-C; the message says how to go on.
-        ValueError: If a line or an option is invalid, or a journal belongs to other texts or another model.
+        ValueError: If a line or an option is invalid, or the interrupted run had other texts or another model.
     """
-    if not arguments.words:
+    if not arguments.inputs:
         raise ValueError("there is no file of texts; pass [MODEL] FILE; see sbert encode --help")
-    first = arguments.words[0]
-    has_model = len(arguments.words) > 1 and not (is_input(first) or glob.has_magic(first))
-    arguments.model, *inputs = arguments.words if has_model else [OWN, *arguments.words]
+    first = arguments.inputs[0]
+    has_model = len(arguments.inputs) > 1 and not (is_input(first) or glob.has_magic(first))
+    arguments.model, *inputs = arguments.inputs if has_model else [OWN, *arguments.inputs]
     try:
         _encode(arguments, inputs)
     except KeyboardInterrupt:
