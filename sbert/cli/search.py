@@ -87,9 +87,9 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _hits(arguments: argparse.Namespace, queries: list[str], texts: list[str]) -> Hits:
     """The scores and the indices of the best texts of each query."""
-    from sbert.search import BM25, SparseIndex, fuse, semantic_search
+    from sbert.search import BM25, SparseIndex, semantic_search
     from sbert.search.index.bm25 import choose_language
-    from sbert.search.index.fusion import CANDIDATES, WEIGHTS
+    from sbert.search.index.fusion import CANDIDATES, fuse_checked, hybrid_weights
 
     name = os.path.abspath(arguments.model) if os.path.isdir(arguments.model) else arguments.model
     arguments.model = resolve(arguments.model, organisation="sentence-transformers")
@@ -108,9 +108,11 @@ def _hits(arguments: argparse.Namespace, queries: list[str], texts: list[str]) -
         dense = semantic_search(query_vectors, documents, top_k, similarity=model.similarity_fn_name)
     if not arguments.hybrid:
         return dense
-    bm25 = BM25(language=choose_language("auto", model))
+    language = choose_language("auto", model)
+    bm25 = BM25(language=language)
     bm25.add(texts)
-    return fuse(bm25.search(queries, top_k), dense, top_k=arguments.top_k, method="weighted", weights=WEIGHTS[2])
+    both = bm25.search(queries, top_k), dense
+    return fuse_checked(both, arguments.top_k, hybrid_weights(queries, language, 2))
 
 
 def _cache_path(path: str, *settings: str | None) -> Path | None:

@@ -23,10 +23,11 @@ import pytest
 
 from sbert import SentenceEncoder
 from sbert.chunking import split
-from sbert.search import BM25, Hits, HybridIndex, Index, Result, fuse
+from sbert.search import BM25, Hits, HybridIndex, Index, Result
 from sbert.search.index import bm25, documents, hybrid_index, passages
 from sbert.search.index.documents import Documents
 from sbert.search.index.filters import parse_where
+from sbert.search.index.fusion import fuse_checked, hybrid_weights
 from tests.children import in_child, run_in_child
 
 RNG = np.random.default_rng(0)
@@ -53,7 +54,7 @@ def search_parts(model: SentenceEncoder, texts: list[str], names: Any, language:
     index.add(model.encode_document(texts), names)
     lexical.add(texts, names)
     by_terms, dense = lexical.search(QUERIES, 1000), index.search(model.encode_query(QUERIES), 1000)
-    both = fuse(by_terms, dense, top_k=1000, method="weighted", weights=[0.6, 0.4])
+    both = fuse_checked([by_terms, dense], 1000, hybrid_weights(QUERIES, language, 2))
     return {"lexical": by_terms, "dense": dense, "hybrid": both}
 
 

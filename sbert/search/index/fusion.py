@@ -11,10 +11,12 @@ import numpy.typing as npt
 from sbert.inputs.arguments import check_choice, check_count, check_number, known_arguments
 from sbert.pipeline.notebook import Table
 from sbert.search.exact.comparison import Hits
+from sbert.search.index.bm25 import terms_of
 from sbert.search.index.index_folder import Id
 
-# How BM25 and vectors are best fused, by python -m tests.benchmarks.hybrid; and the two with sparse vectors.
-CANDIDATES, WEIGHTS = 1000, {2: (0.6, 0.4), 3: (0.5, 0.3, 0.2)}
+CANDIDATES = 1000  # Of each result in a hybrid search.
+# How vectors, or vectors and sparse vectors, share what BM25 leaves; least and greatest weight of BM25.
+_OTHERS, _WORDS = {2: (1.0,), 3: (0.6, 0.4)}, (0.2, 0.8)
 
 
 @known_arguments
@@ -84,8 +86,37 @@ def fuse(
     return fuse_checked(hits, count, factors, constant if method == "reciprocal_rank" else None)
 
 
-def fuse_checked(hits: Sequence[Hits], top_k: int, weights: Sequence[float], constant: float | None = None) -> Hits:
-    """``fuse`` of results that need no check: by the ranks if there is a constant, otherwise by the scores."""
+def hybrid_weights(queries: Sequence[str], language: str | None, results: int) -> list[npt.NDArray[np.float64]]:
+    """The weights of BM25, of vectors and, if there are three results, of sparse vectors, for ``fuse_checked``.
+
+    In keywords, each word says what is meant; in a question, few words do, and vectors understand it better. So the
+    weight of BM25 is the share of the words of a query that are different terms, less 0.1, between 0.2 and 0.8. Without
+    a language, function words count as terms, and the weight is 0.6. ``python -m tests.benchmarks.hybrid`` compares.
+
+    Shape:
+        Each weight: (queries, 1).
+
+    Example:
+        >>> from sbert.search.index.fusion import hybrid_weights
+        >>> hybrid_weights(["mountain height", "how high is a mountain"], None, 2)[0].tolist()
+        [[0.6], [0.6]]
+    """
+    words = np.full((len(queries), 1), 0.6)
+    if language is not None:
+        shares = [len(set(terms_of(text, language))) / max(1, len(terms_of(text, None))) for text in queries]
+        words = np.clip(np.array(shares)[:, None] - 0.1, *_WORDS)
+    return [words, *((1 - words) * part for part in _OTHERS[results])]
+
+
+def fuse_checked(hits: Sequence[Hits], top_k: int, weights: Sequence[Any], constant: float | None = None) -> Hits:
+    """``fuse`` of results that need no check: by the ranks if there is a constant, otherwise by the scores.
+
+    Args:
+        hits: As of ``fuse``.
+        top_k: As of ``fuse``.
+        weights: Of each result, a number or, for each query, an array (queries, 1).
+        constant: As of ``fuse``.
+    """
     shares, numbers = [], []  # What each hit adds to the score of its id, and the number of its result.
     for number, (result, weight) in enumerate(zip(hits, weights, strict=True)):
         scores = result.scores.astype(float)  # (queries, ids)
