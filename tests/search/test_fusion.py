@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from sbert.search import BM25, Hits, fuse
+from sbert.search.index.fusion import fuse_checked, hybrid_weights
 
 RNG = np.random.default_rng(0)
 
@@ -82,3 +83,26 @@ def test_what_is_empty_or_does_not_fit() -> None:
     ):
         with pytest.raises(error, match=message):
             fuse(*arguments, **options)  # type: ignore[arg-type]
+
+
+def test_words_weigh_by_the_share_that_is_no_function_word() -> None:
+    queries = [
+        "mountain height",
+        "how high is the mountain",
+        "how is it",
+        "",
+        "the role of the prime minister of Kenya",
+    ]
+    words, dense, sparse = hybrid_weights(queries, "english", 3)
+    assert words.ravel().tolist() == pytest.approx([0.8, 0.3, 0.2, 0.2, 0.4])
+    np.testing.assert_allclose(words + dense + sparse, 1)
+    np.testing.assert_allclose(2 * dense, 3 * sparse)
+    assert hybrid_weights(queries, None, 2)[0].tolist() == [[0.6]] * 5
+    names = np.arange(40)
+    results = [hits(5, k, names) for k in (30, 12)]
+    found = fuse_checked(results, 9, hybrid_weights(queries, "english", 2))
+    for query, weight in enumerate(words.ravel()):
+        one = [Hits(result.scores[[query]], result.ids[[query]]) for result in results]
+        expected = fuse(*one, top_k=9, method="weighted", weights=[weight, 1 - weight])
+        assert np.array_equal(found.ids[[query]], expected.ids)
+        np.testing.assert_allclose(found.scores[[query]], expected.scores, rtol=1e-6)
