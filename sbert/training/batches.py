@@ -6,13 +6,11 @@ import inspect
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import chain, count, cycle, islice, repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch.utils.data import BatchSampler
 
 from sbert.distributed.ranks import ALONE, Ranks
 from sbert.inputs.arguments import nearest_argument
@@ -20,7 +18,7 @@ from sbert.inputs.prompts import by_column, column_prompts, column_routes, defau
 from sbert.losses.signature import Loss
 from sbert.training.backward import TrainingBatch, compute_loss
 from sbert.training.config import TrainingConfig
-from sbert.training.sampling import SAME_COUNT, SAMPLERS, name_of, torch_batches
+from sbert.training.sampling import SAME_COUNT, SAMPLERS, name_of
 from sbert.training.table import RowIndices
 from sbert.training.training_data import TrainingData
 
@@ -196,7 +194,6 @@ class Batches:
         config, rows = self.datasets[name].config, self.datasets[name].rows
         sampler, size = config.sampler, config.batch_size
         sample: Any = SAMPLERS[sampler] if isinstance(sampler, str) else sampler
-        sample = partial(torch_batches, sample) if isinstance(sample, BatchSampler) else sample
         more = {"epoch": epoch} if "epoch" in inspect.signature(sample).parameters else {}
         plan = list(map(np.asarray, sample(rows, size, generator, **more)))
         if config.drop_last:

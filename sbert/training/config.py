@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch.utils.data import BatchSampler
 
 from sbert.inputs.arguments import check_choice, check_count, check_number, check_seed, known_arguments
 from sbert.inputs.prompts import Prompts
@@ -30,7 +29,7 @@ OPTIMIZERS = [name for name, kind in vars(torch.optim).items() if isinstance(kin
 if TYPE_CHECKING:
     Optimizer = str | Callable[[Groups], torch.optim.Optimizer]
     Schedule = str | Callable[[float], float]
-    Sampler = str | BatchSampler | Callable[..., Sequence[Any]]  # Of the rows, the batch size and a generator.
+    Sampler = str | Callable[..., Sequence[Any]]  # Of the rows, the batch size and a generator.
 
 # Numbers of at least 1, and numbers above 0; of both kinds, some may be None, and some a dict of numbers.
 _OPTIONAL_COUNTS = ("steps", "chunk_tokens", "max_lengths", "negatives", "evaluate_every", "checkpoint_every")
@@ -91,9 +90,8 @@ class TrainingConfig:
         seed: Seed of the order of the rows and of dropout.
         sampler: ``"random"``; ``"no_duplicates"``: no text occurs twice in a batch; ``"group_by_label"``: each label
             of a batch occurs there at least twice; ``"in_order"``; or a function from ``TrainingData``, the batch size
-            and a NumPy generator to the batches of an epoch, as indices of rows; it may have a parameter ``epoch``;
-            or a ``torch.utils.data.BatchSampler``, which gets a seeded generator for each epoch. For several data
-            sets: one sampler, or a dict by name.
+            and a NumPy generator to the batches of an epoch, as indices of rows; it may have a parameter ``epoch``.
+            For several data sets: one sampler, or a dict by name.
         mix: For several data sets: ``"round_robin"``, one batch of each alternately until the smallest ends;
             ``"proportional"`` to their sizes; or a dict of weights by name, from which each batch's data set is drawn.
         shuffle_buffer: Rows of a stream from which the next one is drawn at random; 1 for the order of the stream.
@@ -195,7 +193,7 @@ class TrainingConfig:
         for name, value, names in choices:
             if isinstance(value, str):
                 check_choice(name, value, list(names))
-            elif not callable(value) and not isinstance(value, BatchSampler):
+            elif not callable(value):
                 raise TypeError(f"{name} is of type {type(value).__name__}; pass a name or a function")
 
     def for_data_set(self, name: str, names: Sequence[str]) -> TrainingConfig:

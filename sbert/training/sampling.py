@@ -7,8 +7,6 @@ from collections import deque
 from collections.abc import Callable
 
 import numpy as np
-import torch
-from torch.utils.data import BatchSampler
 
 from sbert.inputs.arguments import warn
 from sbert.training.table import RowIndices
@@ -104,19 +102,6 @@ def group_by_label(rows: TrainingData, batch_size: int, generator: np.random.Gen
         what = f"sampler='group_by_label' leaves {left} of {len(rows)} rows out of an epoch: {alone} of them because"
         warn(f"{what} their label occurs once, and others because no row with another label is left")
     return batches
-
-
-def torch_batches(
-    sampler: BatchSampler, rows: TrainingData, batch_size: int, generator: np.random.Generator, epoch: int
-) -> list[list[int]]:
-    """The batches of a sampler of torch, of its own size; its random numbers are those of the epoch."""
-    # Generators of its own: another thread draws dropout from that of torch at the same time.
-    for part in (sampler, getattr(sampler, "sampler", None)):
-        if hasattr(part, "generator"):
-            vars(part)["generator"] = torch.Generator().manual_seed(int(generator.integers(2**32)))
-    if hasattr(sampler, "set_epoch"):
-        sampler.set_epoch(epoch)
-    return list(sampler)
 
 
 SAMPLERS: dict[str, Callable[[TrainingData, int, np.random.Generator], list[RowIndices]]] = {

@@ -83,11 +83,11 @@ def fuse(
     factors = [1.0] * len(hits) if weights is None else [check_number("a weight", weight) for weight in weights]
     if len(factors) != len(hits) or min(factors) < 0:
         raise ValueError(f"weights={weights} for {len(hits)} results; pass one of at least 0 for each")
-    return fuse_checked(hits, count, factors, constant if method == "reciprocal_rank" else None)
+    return merge(hits, count, factors, constant if method == "reciprocal_rank" else None)
 
 
 def hybrid_weights(queries: Sequence[str], language: str | None, results: int) -> list[npt.NDArray[np.float64]]:
-    """The weights of BM25, of vectors and, if there are three results, of sparse vectors, for ``fuse_checked``.
+    """The weights of BM25, of vectors and, if there are three results, of sparse vectors, for ``merge``.
 
     In keywords, each word says what is meant; in a question, few words do, and vectors understand it better. So the
     weight of BM25 is the share of the words of a query that are different terms, less 0.1, between 0.2 and 0.8. Without
@@ -95,11 +95,6 @@ def hybrid_weights(queries: Sequence[str], language: str | None, results: int) -
 
     Shape:
         Each weight: (queries, 1).
-
-    Example:
-        >>> from sbert.search.index.fusion import hybrid_weights
-        >>> hybrid_weights(["mountain height", "how high is a mountain"], None, 2)[0].tolist()
-        [[0.6], [0.6]]
     """
     words = np.full((len(queries), 1), 0.6)
     if language is not None:
@@ -108,14 +103,10 @@ def hybrid_weights(queries: Sequence[str], language: str | None, results: int) -
     return [words, *((1 - words) * part for part in _OTHERS[results])]
 
 
-def fuse_checked(hits: Sequence[Hits], top_k: int, weights: Sequence[Any], constant: float | None = None) -> Hits:
+def merge(hits: Sequence[Hits], top_k: int, weights: Sequence[Any], constant: float | None = None) -> Hits:
     """``fuse`` of results that need no check: by the ranks if there is a constant, otherwise by the scores.
 
-    Args:
-        hits: As of ``fuse``.
-        top_k: As of ``fuse``.
-        weights: Of each result, a number or, for each query, an array (queries, 1).
-        constant: As of ``fuse``.
+    The weight of a result is a number, or an array (queries, 1).
     """
     shares, numbers = [], []  # What each hit adds to the score of its id, and the number of its result.
     for number, (result, weight) in enumerate(zip(hits, weights, strict=True)):
