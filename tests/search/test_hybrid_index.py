@@ -27,7 +27,7 @@ from sbert.search import BM25, Hits, HybridIndex, Index, Result
 from sbert.search.index import bm25, documents, hybrid_index, passages
 from sbert.search.index.documents import Documents
 from sbert.search.index.filters import parse_where
-from sbert.search.index.fusion import hybrid_weights, merge
+from sbert.search.index.fusion import blend, hybrid_weights
 from tests.children import in_child, run_in_child
 
 RNG = np.random.default_rng(0)
@@ -54,7 +54,7 @@ def search_parts(model: SentenceEncoder, texts: list[str], names: Any, language:
     index.add(model.encode_document(texts), names)
     lexical.add(texts, names)
     by_terms, dense = lexical.search(QUERIES, 1000), index.search(model.encode_query(QUERIES), 1000)
-    both = merge([by_terms, dense], 1000, hybrid_weights(QUERIES, language, 2))
+    both = blend([by_terms, dense], 1000, hybrid_weights(QUERIES, language, 2))
     return {"lexical": by_terms, "dense": dense, "hybrid": both}
 
 

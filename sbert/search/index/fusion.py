@@ -83,11 +83,11 @@ def fuse(
     factors = [1.0] * len(hits) if weights is None else [check_number("a weight", weight) for weight in weights]
     if len(factors) != len(hits) or min(factors) < 0:
         raise ValueError(f"weights={weights} for {len(hits)} results; pass one of at least 0 for each")
-    return merge(hits, count, factors, constant if method == "reciprocal_rank" else None)
+    return blend(hits, count, factors, constant if method == "reciprocal_rank" else None)
 
 
 def hybrid_weights(queries: Sequence[str], language: str | None, results: int) -> list[npt.NDArray[np.float64]]:
-    """The weights of BM25, of vectors and, if there are three results, of sparse vectors, for ``merge``.
+    """The weights of BM25, of vectors and, if there are three results, of sparse vectors, for ``blend``.
 
     In keywords, each word says what is meant; in a question, few words do, and vectors understand it better. So the
     weight of BM25 is the share of the words of a query that are different terms, less 0.1, between 0.2 and 0.8. Without
@@ -103,7 +103,7 @@ def hybrid_weights(queries: Sequence[str], language: str | None, results: int) -
     return [words, *((1 - words) * part for part in _OTHERS[results])]
 
 
-def merge(hits: Sequence[Hits], top_k: int, weights: Sequence[Any], constant: float | None = None) -> Hits:
+def blend(hits: Sequence[Hits], top_k: int, weights: Sequence[Any], constant: float | None = None) -> Hits:
     """``fuse`` of results that need no check: by the ranks if there is a constant, otherwise by the scores.
 
     The weight of a result is a number, or an array (queries, 1).

@@ -24,7 +24,7 @@ from sbert.search.exact.comparison import Hits
 from sbert.search.index.bm25 import choose_language, search_postings, terms_of
 from sbert.search.index.documents import DocumentRecord, Documents, as_json, document_checksum, metadata_json
 from sbert.search.index.filters import Where, parse_where
-from sbert.search.index.fusion import CANDIDATES, Reranker, Result, ResultLists, hybrid_weights, merge, rerank_results
+from sbert.search.index.fusion import CANDIDATES, Reranker, Result, ResultLists, blend, hybrid_weights, rerank_results
 from sbert.search.index.index_folder import Id, Positions
 from sbert.search.index.passages import Passages
 from sbert.search.index.sparse_index import max_of_passages
@@ -339,7 +339,7 @@ class HybridIndex:
                 hits.append(search_postings(loaded.sparse, sparse, deepest, allowed))
             best = hits[0]
             if by == "hybrid":
-                best = merge(hits, depth, hybrid_weights(asked, self.language, len(hits)))
+                best = blend(hits, depth, hybrid_weights(asked, self.language, len(hits)))
             if tokens is not None:
                 best = self._rank_by_tokens(loaded, best, tokens, k)
             results = self._results(loaded, best, vectors, similarity)
@@ -355,7 +355,7 @@ class HybridIndex:
         for query, positions, row in zip(queries, hits.ids, scores if scores.size else (), strict=False):
             codes = map(self._documents.codes, loaded.rows[positions].tolist())
             row[:] = maxsim([query], [unpack_tokens(code, query.shape[1]) for code in codes])[0]
-        return merge([hits, Hits(scores, hits.ids)], k, (0.5, 0.5))
+        return blend([hits, Hits(scores, hits.ids)], k, (0.5, 0.5))
 
     def _results(self, loaded: Passages, hits: Hits, vectors: Float32 | None, similarity: str) -> list[list[Result]]:
         """The results of all queries, inside a transaction of the database.
