@@ -187,7 +187,7 @@ class CrossEncoder(ScorerMethods, nn.Module):
             >>> from sbert import CrossEncoder
             >>> scorer = CrossEncoder("sbert-mini", classes=3)
             >>> scorer.tokens([("A cat.", "A kitten.")]).lengths
-            array([10])
+            array([9])
         """
         types = getattr(self.auto_model.config, "type_vocab_size", None) or None
         return tokenize_pairs(self._reader(), pairs, vocab_size(self.auto_model), types, prompt)

@@ -1,14 +1,17 @@
 """How the default model learns: its layers, its vocabulary, the loss, and which texts come in a batch together."""
 
 import unicodedata
+from collections import Counter
+from collections.abc import Sequence
+from copy import deepcopy
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from transformers import BertConfig, BertModel, BertTokenizerFast
+from transformers import BertModel, BertTokenizerFast
 
-from sbert import Normalize, Pooling, SentenceEncoder, Transformer
+from sbert import Dense, Normalize, Pooling, SentenceEncoder, Transformer
 from sbert.training.table import RowIndices
 
 TEMPERATURE = 0.05  # Of the similarities in the loss of the ranking.
@@ -20,22 +23,21 @@ NEIGHBOURS = 8  # Pairs whose passages are similar come in the same batch, at mo
 
 
 class Imitation(nn.Module):
-    """The distance of the student's vectors and similarities from the teacher's.
+    """The distance of the student's vectors and similarities from the teachers'.
 
         loss = mean_i (1 - cos(s_i, t_i)) + weight * mean_ij (cos(s_i, s_j) - cos(t_i, t_j))^2
             + ranking * mean_i KL(softmax_j cos(t_i, t_j) / 0.05 || softmax_j cos(s_i, s_j) / 0.05),    j != i
 
-    The last term compares how student and teacher rank the other texts of the batch.
+    The last term compares how student and teachers rank the other texts of the batch. The teachers' vectors may be
+    longer than the student's: the first term takes their first dimensions alone, the others all.
 
     Args:
         weight: Weight of the second term.
         ranking: Weight of the third term.
 
     Shape:
-        sentence, labels: (rows, dim), the student's and the teacher's vectors. Output: scalar.
+        sentence: (rows, dim), the student's vectors. labels: (rows, teacher dim), the teachers'. Output: scalar.
     """
-
-    labels_are_vectors = True
 
     def __init__(self, weight: float, ranking: float = 0.0) -> None:
         super().__init__()
@@ -46,62 +48,107 @@ class Imitation(nn.Module):
         return f"weight={self.weight}, ranking={self.ranking}"
 
     def forward(self, sentence: Tensor, labels: Tensor) -> Tensor:
-        student, teacher = F.normalize(sentence, dim=1), F.normalize(labels, dim=1)
+        student, teacher = F.normalize(sentence.float(), dim=1), F.normalize(labels.float(), dim=1)
         ours, theirs = student @ student.T, teacher @ teacher.T  # (rows, rows)
-        loss = (1 - (student * teacher).sum(1)).mean() + self.weight * (ours - theirs).square().mean()
+        distance = 1 - F.cosine_similarity(student, teacher[:, : student.shape[1]]).mean()
         itself = torch.eye(len(ours), dtype=torch.bool, device=ours.device)
         found, expected = ((scores / TEMPERATURE).masked_fill(itself, -1e4).log_softmax(1) for scores in (ours, theirs))
-        return loss + self.ranking * F.kl_div(found, expected, log_target=True, reduction="batchmean")
+        rank = F.kl_div(found, expected, log_target=True, reduction="batchmean")
+        return distance + self.weight * (ours - theirs).square().mean() + self.ranking * rank
 
 
-def make_student(
-    tokenizer: BertTokenizerFast, layers: int, width: int, inner: int, positions: int, seed: int, start: np.ndarray
+def pruned(
+    teacher: SentenceEncoder,
+    texts: Sequence[str],
+    rotation: np.ndarray,
+    layers: Sequence[int],
+    inner: int,
+    pieces: int,
+    longest: int,
 ) -> SentenceEncoder:
-    """A BERT with random weights; ``start``, (pieces, width), gives the word embeddings but for their scale."""
-    torch.manual_seed(seed)
-    config = BertConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=width,
-        num_hidden_layers=layers,
-        num_attention_heads=max(1, width // 64),
-        intermediate_size=inner,
-        max_position_embeddings=positions,
-        hidden_dropout_prob=0.0,  # Each text is seen only a few times.
-        attention_probs_dropout_prob=0.0,
-    )
-    bert = BertModel(config, add_pooling_layer=False)
-    table = bert.get_input_embeddings().weight
-    initial = torch.from_numpy(start).to(table)
-    with torch.no_grad():
-        table.copy_(initial * (table.std() / initial.std()))
-    return encoder(bert, tokenizer)
+    """The student at its start: some layers of a BERT, with the neurons and the tokens that the texts use most.
 
-
-def with_vocabulary(student: SentenceEncoder, tokenizer: BertTokenizerFast) -> SentenceEncoder:
-    """The student with another vocabulary: a new piece starts as the mean of the old pieces it consists of."""
-    bert, old = student[0].auto_model, student.tokenizer
-    before = bert.get_input_embeddings().weight.detach()
-    known = old.get_vocab()
-    rows = []
-    for piece in tokenizer.convert_ids_to_tokens(list(range(len(tokenizer)))):
-        parts = [piece] if piece in known else old.tokenize(piece.removeprefix("##"))
-        rows.append(before[[known[part] for part in parts]].mean(0))
-    bert.set_input_embeddings(nn.Embedding.from_pretrained(torch.stack(rows), freeze=False, padding_idx=0))
-    bert.config.vocab_size = len(tokenizer)
-    return encoder(bert, tokenizer)
-
-
-def without_other_scripts(student: SentenceEncoder) -> SentenceEncoder:
-    """The student without the single letters of scripts that it knows no words of; all other vectors stay the same.
-
-    A word of such letters is then unknown, and not a sequence of letters: texts of languages that the student has not
-    learned do not get vectors that look like those of others.
+    Args:
+        teacher: A SentenceEncoder of a BERT, with mean pooling.
+        texts: Texts, which the tokens are counted in.
+        rotation: (teacher's dim, dim), from the teacher's vectors to the student's.
+        layers: Numbers of the layers that the student keeps.
+        inner: Number of neurons of each feed-forward layer that it keeps: those with the largest mean activation
+            times the length of their weights.
+        pieces: Size of the vocabulary; all single characters are in it, but for those of other scripts.
+        longest: Maximum number of tokens.
     """
-    old = student.tokenizer
-    kept = [piece for piece in old.convert_ids_to_tokens(list(range(len(old)))) if not of_other_script(piece)]
-    vocabulary = {piece: number for number, piece in enumerate(kept)}
-    limit = student.max_seq_length
-    return with_vocabulary(student, BertTokenizerFast(vocab=vocabulary, do_lower_case=True, model_max_length=limit))
+    tokenizer, kept = vocabulary(teacher.tokenizer, texts, pieces, longest)
+    bert = deepcopy(teacher[0].auto_model).float()
+    table = bert.get_input_embeddings().weight.detach()[kept].clone()
+    bert.set_input_embeddings(nn.Embedding.from_pretrained(table, freeze=False, padding_idx=0))
+    bert.encoder.layer = nn.ModuleList(bert.encoder.layer[i] for i in layers)
+    config = bert.config
+    config.vocab_size, config.num_hidden_layers, config.intermediate_size = len(kept), len(layers), inner
+    config.hidden_dropout_prob = config.attention_probs_dropout_prob = 0.0  # Each text is seen only a few times.
+    for part in bert.modules():
+        if isinstance(part, nn.Dropout):
+            part.p = 0.0
+    cut_neurons(bert, tokenizer(list(texts[:512]), padding=True, truncation=True, return_tensors="pt"), inner)
+    dense = Dense(rotation.shape[0], rotation.shape[1], activation="Identity", bias=True)
+    with torch.no_grad():
+        dense.linear.weight.copy_(torch.from_numpy(rotation.T.copy()))
+        dense.linear.bias.zero_()
+    transformer = Transformer(bert, tokenizer)
+    transformer.max_seq_length = longest
+    return SentenceEncoder(transformer, Pooling("mean"), dense, Normalize(), device=teacher.device)
+
+
+def turn(student: SentenceEncoder, texts: list[str], targets: np.ndarray) -> None:
+    """Rotate the vectors of a student, in place, to be as near to the targets' first dimensions as they can."""
+    vectors = student.encode(texts, on_truncate="ignore")
+    left, _, right = np.linalg.svd(vectors.T @ targets[:, : vectors.shape[1]].astype(np.float32))
+    rotation = torch.from_numpy(left @ right).to(student.device)
+    linear = next(module for module in student if isinstance(module, Dense)).linear
+    with torch.no_grad():
+        linear.weight.copy_(rotation.T @ linear.weight)
+        linear.bias.copy_(rotation.T @ linear.bias)
+
+
+def cut_neurons(bert: BertModel, inputs: dict[str, Tensor], inner: int) -> None:
+    """Keep the neurons of each feed-forward layer that change its output most, in place."""
+    sizes: list[Tensor] = []
+    hooks = [
+        layer.intermediate.register_forward_hook(lambda _, __, output: sizes.append(output.abs().mean((0, 1))))
+        for layer in bert.encoder.layer
+    ]
+    with torch.no_grad():
+        bert(**{name: value.to(bert.device) for name, value in inputs.items()})
+        for layer, size, hook in zip(bert.encoder.layer, sizes, hooks, strict=True):
+            hook.remove()
+            into, out = layer.intermediate.dense, layer.output.dense
+            kept = (size * out.weight.norm(dim=0)).topk(inner).indices.sort().values
+            into.weight, into.bias = nn.Parameter(into.weight[kept].clone()), nn.Parameter(into.bias[kept].clone())
+            out.weight = nn.Parameter(out.weight[:, kept].clone())
+            into.out_features = out.in_features = inner
+
+
+def vocabulary(
+    old: BertTokenizerFast, texts: Sequence[str], size: int, longest: int
+) -> tuple[BertTokenizerFast, list[int]]:
+    """A tokenizer with the tokens that the texts use most, and their ids in the old one.
+
+    A word of letters of other scripts is unknown, and not a sequence of letters: texts of languages that the student
+    has not learned do not get vectors that look like those of others.
+    """
+    counts: Counter[int] = Counter()
+    for start in range(0, len(texts), 10_000):
+        for ids in old(list(texts[start : start + 10_000]), add_special_tokens=False, verbose=False)["input_ids"]:
+            counts.update(ids)
+    names = old.convert_ids_to_tokens(list(range(len(old))))
+    usable = [number for number, piece in enumerate(names) if not of_other_script(piece)]
+    always = {
+        number for number in usable if number in old.all_special_ids or len(names[number].removeprefix("##")) == 1
+    }
+    most = sorted(set(usable) - always, key=lambda number: -counts[number])
+    kept = sorted(always.union(most[: size - len(always)]))
+    made = {names[number]: place for place, number in enumerate(kept)}
+    return BertTokenizerFast(vocab=made, do_lower_case=True, model_max_length=longest), kept
 
 
 def of_other_script(piece: str) -> bool:
@@ -110,11 +157,6 @@ def of_other_script(piece: str) -> bool:
     if len(letter) != 1 or unicodedata.category(letter)[0] not in "LM":
         return False
     return letter in GREEK or unicodedata.name(letter, "").split(" ")[0] in SCRIPTS
-
-
-def encoder(bert: BertModel, tokenizer: BertTokenizerFast) -> SentenceEncoder:
-    """Mean pooling and normalization behind a BERT."""
-    return SentenceEncoder(Transformer(bert, tokenizer), Pooling("mean"), Normalize())
 
 
 def neighbours(vectors: np.ndarray, seed: int) -> list[np.ndarray]:
@@ -134,10 +176,10 @@ def neighbours(vectors: np.ndarray, seed: int) -> list[np.ndarray]:
 
 
 class Together:
-    """A sampler: each batch has sentences and pairs of a query and a passage, among them pairs hard to tell apart.
+    """A sampler: each batch has sentences and pairs, among them pairs hard to tell apart.
 
     Args:
-        sentences: Number of sentences. The rows are the sentences, and then each query and its passage in turn.
+        sentences: Number of sentences. The rows are the sentences, the titles, the queries and the passages.
         groups: Pairs that come in the same batch, as numbers of pairs; each pair is in one group.
     """
 
@@ -146,10 +188,10 @@ class Together:
 
     def __call__(self, _: object, batch_size: int, generator: np.random.Generator) -> list[RowIndices]:
         pairs = np.concatenate([self.groups[i] for i in generator.permutation(len(self.groups))])
-        number = -(-(self.sentences + 2 * len(pairs)) // batch_size)
-        texts = self.sentences + 2 * pairs[:, None] + np.arange(2)  # (pairs, 2)
+        number = -(-(self.sentences + 3 * len(pairs)) // batch_size)
+        texts = self.sentences + pairs[:, None] + len(pairs) * np.arange(3)  # (pairs, 3)
         singles = np.array_split(generator.permutation(self.sentences), number)
         return [
-            np.concatenate([some, both.ravel()])
-            for some, both in zip(singles, np.array_split(texts, number), strict=True)
+            np.concatenate([some, several.ravel()])
+            for some, several in zip(singles, np.array_split(texts, number), strict=True)
         ]

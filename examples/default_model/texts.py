@@ -1,41 +1,53 @@
-"""The texts that the default model learns from: sentences, and passages with their titles or questions.
+"""The texts that the default model learns from: sentences, passages with queries, and functions with what they do.
 
-Nothing of the evaluation data sets is among them: no sentence of STS, SICK and SNLI's dev and test, and no passage that
-shares twelve words in a row with a document of the retrieval collections.
+Only sources whose licences allow it; the card names each. Nothing of the evaluation data sets is among them: no
+sentence of STS, SICK and SNLI's dev and test, and no passage that shares twelve words in a row with a document of the
+retrieval collections. Every fiftieth passage and some packages of code are held out for the figures by kind of text.
 """
 
+import ast
 import json
 import random
 import re
+import sysconfig
+import textwrap
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 from examples.paper.pretrain import HELD_OUT, cells, key
 from sbert.data import read_retrieval
 
 SENTENCES = [
-    "captions/*_5cap.tsv.gz:caption1,caption2,caption3,caption4,caption5",
-    "captions/asset*.tsv.gz:original,simp0,simp1,simp2,simp3,simp4,simp5,simp6,simp7,simp8,simp9",
     "nli/snli_train_subset.tsv.gz:premise,hypothesis",
+    "nli/snli_counterfactual_cad.tsv.gz:premise,hypothesis",
     "nli/mnli_train_ptbtok.tsv.gz:premise,hypothesis",
     "nli/wanli_15k.tsv.gz:premise,hypothesis",
-    "nli/snli_counterfactual_cad.tsv.gz:premise,hypothesis",
-    "paraphrase/pan_train.tsv.gz:sentence1,sentence2",
-    "qqp/*.tsv:question1,question2",
-    "text_reuters21578/docs.tsv.gz:title",
+    "passages/nq-questions/queries.tsv.gz:query",
 ]
-DOCUMENTS = ["text_reuters21578/docs.tsv.gz:body", "text_imdb/*.tsv.gz:text"]
-# Captions and sentences derived from captions: plain, and often similar to each other.
-DESCRIPTIONS = [source for source in SENTENCES if source.startswith(("captions/*", "nli/snli"))]
 COLLECTIONS = {"Cranfield": "cranfield", "CACM": "retrieval_dev/cacm", "TIME": "retrieval_dev/time"}
 PASSAGES = "passages"
+# Of Python's standard library and of packages under the MIT, BSD, Apache or PSF licence.
+CODE = "accelerate apsw datasets fsspec huggingface_hub hypothesis IPython langchain_core matplotlib nbclient numpy"
+CODE += " peft PIL polars pyarrow pydantic pygments pytest requests scipy sentence_transformers sklearn sqlalchemy"
+CODE += " sympy tokenizers torch tqdm transformers txtai uvicorn"
+CODE_HELD_OUT = "fastapi jinja2 networkx optuna pandas"
+LIBRARY = "library"  # The standard library.
 WORDS_OF = 3, 60  # Minimum and maximum number of words per sentence.
 MOST_OF_A_SOURCE = 15_000  # Passages of one source, so that law and software do not outweigh food and news.
+HELD = 50  # Each so-manieth passage is held out.
 SHARED = 12  # A passage that shares so many words in a row with an evaluation document is left out.
+LONGEST = 1500  # Characters of a function.
 END = re.compile(r"(?<=[.!?])[\"')]*\s+(?=[\"'(]*[A-Z0-9])")
+FEW = set(
+    "a about after all also an and are as at be been but by can could do does for from had has have he her his how i"
+    " if in into is it its may more most no not of on one or other our she so some such than that the their them then"
+    " there these they this to up was we were what when where which who why will with would you your".split()
+)
 
-Pair = tuple[str, str]  # A title, question or first sentence, and its passage.
+Pair = tuple[str, str]  # A title, question, query or docstring, and its passage or function.
 
 
 def clean(text: str) -> str:
@@ -44,12 +56,14 @@ def clean(text: str) -> str:
 
 
 def read_sentences(data: Path) -> Iterator[str]:
-    """Yield each sentence once, without those of the evaluation data sets."""
+    """Yield each sentence once, without those of the evaluation data sets; at the end, one of each passage."""
     seen = sentences_of_evaluation(data)
     least, most = WORDS_OF
-    whole = (text for text in cells(data, SENTENCES))
-    split = (sentence for text in cells(data, DOCUMENTS) for sentence in END.split(" ".join(text.split())))
-    for text in (text for some in (whole, split) for text in some):
+    choose = random.Random(0)
+    passages = [passage for _, passage in read_pairs(data)]
+    choose.shuffle(passages)
+    of_passages = (choose.choice(END.split(passage)) for passage in passages)
+    for text in (text for some in (cells(data, SENTENCES), of_passages) for text in some):
         text = clean(text)
         mark = key(text)
         if least <= text.count(" ") + 1 <= most and mark not in seen:
@@ -57,10 +71,11 @@ def read_sentences(data: Path) -> Iterator[str]:
             yield text
 
 
-def read_pairs(data: Path) -> Iterator[Pair]:
+def read_pairs(data: Path, *, held: bool = False) -> Iterator[Pair]:
     """Yield each passage once, with its title or question, or else its first sentence, source by source.
 
-    At most ``MOST_OF_A_SOURCE`` passages of a source, first those with a title or question.
+    At most ``MOST_OF_A_SOURCE`` passages of a source, first those with a title or question. ``held``: those that are
+    held out, instead of the others.
     """
     seen, runs = sentences_of_evaluation(data), runs_of_evaluation(data)
     for source in sorted((data / PASSAGES).glob("*/passages.tsv.gz")):
@@ -71,10 +86,88 @@ def read_pairs(data: Path) -> Iterator[Pair]:
             passage = clean(passage)
             query = clean(query) or END.split(passage)[0]
             mark = key(passage)
-            if left and mark not in seen and key(query) not in seen and runs.isdisjoint(runs_of(passage)):
+            apart = (crc32(mark.encode()) % HELD == 0) == held
+            if left and apart and mark not in seen and key(query) not in seen and runs.isdisjoint(runs_of(passage)):
                 seen.add(mark)
                 left -= 1
                 yield query, passage
+
+
+def read_functions(packages: str) -> Iterator[Pair]:
+    """Yield the first sentence of the docstring of each function, and its code without it; every second has no name."""
+    seen: set[str] = set()
+    for name in packages.split():
+        folder = folder_of(name)
+        for file in sorted(folder.rglob("*.py")):
+            if {"tests", "test", "site-packages", "_vendor"}.isdisjoint(file.relative_to(folder).parts):
+                for asks, code in functions_of(file):
+                    if key(asks) not in seen:
+                        seen.add(key(asks))
+                        yield asks, code
+
+
+def folder_of(package: str) -> Path:
+    """The folder of an installed package, or of the standard library."""
+    if package == LIBRARY:
+        return Path(sysconfig.get_path("stdlib"))
+    found = find_spec(package)
+    if found is None or not found.submodule_search_locations:
+        raise SystemExit(f"{package} is not installed; install sbert[test], whose packages the model learns code from")
+    return Path(found.submodule_search_locations[0])
+
+
+def functions_of(file: Path) -> Iterator[Pair]:
+    """The functions of one file that say in at least three words what they do."""
+    try:
+        source = file.read_text(encoding="utf-8")
+        tree = ast.parse(source)
+    except (SyntaxError, UnicodeDecodeError):
+        return
+    lines = source.splitlines()
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or not (text := ast.get_docstring(node)):
+            continue
+        asks = clean(END.split(clean(text.split("\n\n")[0]))[0])
+        told = node.body[0]
+        body = lines[node.lineno - 1 : told.lineno - 1] + lines[(told.end_lineno or 0) : node.end_lineno]
+        code = textwrap.dedent("\n".join(body))[:LONGEST]
+        if len(node.body) > 1 and 3 <= asks.count(" ") + 1 <= 40 and asks.isascii():
+            without_name = crc32(code.encode()) % 2
+            yield asks, re.sub(rf"\b{re.escape(node.name)}\b", "function", code) if without_name else code
+
+
+def typed(pair: Pair, chance: random.Random) -> str:
+    """A query for a passage as people type them: a few of its words, its title or a sentence; some with a typo."""
+    title, passage = pair
+    sentences = END.split(passage)
+    kind = chance.random()
+    if kind < 0.5:
+        query = few_words(title if kind < 0.3 else chance.choice(sentences), chance) or title
+    else:
+        query = title if kind < 0.65 else chance.choice(sentences)
+    query = " ".join(query.split()[:30])
+    if chance.random() < 0.5:
+        query = query.lower().rstrip(".?!")
+    return with_typo(query, chance) if chance.random() < 0.3 else query
+
+
+def few_words(text: str, chance: random.Random, least: int = 3, most: int = 5) -> str:
+    """Three to five words of a text in their order, function words left out; "" if it has fewer."""
+    words = [word for word in re.findall(r"[\w'-]+", text) if word.lower() not in FEW]
+    number = min(len(words), chance.randint(least, most))
+    return " ".join(words[i] for i in sorted(chance.sample(range(len(words)), number))) if number >= least else ""
+
+
+def with_typo(text: str, chance: random.Random) -> str:
+    """The text with a letter left out, doubled, or exchanged with the next, in one of its longer words; or in none."""
+    words = text.split()
+    long = [i for i, word in enumerate(words) if len(word) > 4 and word.isalpha()]
+    if long:
+        i = chance.choice(long)
+        word, at = words[i], chance.randrange(1, len(words[i]) - 1)
+        ways = word[at + 1 :], word[at] * 2 + word[at + 1 :], word[at + 1] + word[at] + word[at + 2 :]
+        words[i] = word[:at] + chance.choice(ways)
+    return " ".join(words)
 
 
 def sentences_of_evaluation(data: Path) -> set[str]:
@@ -99,12 +192,12 @@ def runs_of_evaluation(data: Path) -> set[str]:
     return {run for text in documents for run in runs_of(text)}
 
 
-def cached(read: Callable[[Path], Iterator[Any]], data: Path, most: int | None, seed: int, file: Path) -> list[Any]:
+def cached(read: Callable[[], Iterator[Any]], most: int | None, seed: int, file: Path) -> list[Any]:
     """The texts in random order, cached in a file."""
     if not file.exists():
-        found = list(read(data))
+        found = list(read())
         if not found:
-            raise SystemExit(f"{data} has no texts for {file.name}; pass the folder with captions, nli and passages")
+            raise SystemExit(f"there are no texts for {file.name}; pass the folder with nli and passages")
         random.Random(seed).shuffle(found)
         half = file.with_suffix(".half")
         half.write_text("".join(json.dumps(text) + "\n" for text in found[:most]), encoding="utf-8")

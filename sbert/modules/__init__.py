@@ -15,7 +15,7 @@
 >>> transformer = SentenceEncoder()[0]  # or Transformer("bert-base-uncased")
 >>> model = SentenceEncoder(transformer, Pooling("mean"), Normalize())
 >>> model.encode("A cat sleeps.").shape
-(256,)
+(384,)
 """
 
 from sbert.inputs.arguments import publish

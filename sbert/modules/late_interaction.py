@@ -47,7 +47,7 @@ class LateInteraction(nn.Identity):
     Example:
         >>> from sbert import Dense, LateInteraction, Normalize, SentenceEncoder, Transformer
         >>> roles = LateInteraction(query_length=8, skiplist_words=".,")
-        >>> model = SentenceEncoder(Transformer("sbert-mini"), Dense(256, 48), Normalize(), roles)
+        >>> model = SentenceEncoder(Transformer("sbert-mini"), Dense(384, 48), Normalize(), roles)
         >>> model.encode_query("Who sleeps?").shape, model.encode_document("Taxes rise, again.").shape
         ((8, 48), (5, 48))
     """

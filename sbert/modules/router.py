@@ -32,7 +32,7 @@ class Router(nn.Module):
         >>> first, both = [Transformer("sbert-mini"), Pooling("cls")], [Transformer("sbert-mini"), Pooling("mean")]
         >>> model = SentenceEncoder(Router({"query": first, "document": both}), Normalize())
         >>> model.encode_query("Who sleeps?").shape
-        (256,)
+        (384,)
         >>> model.route("query")[1].modes
         ('cls',)
     """

@@ -57,7 +57,7 @@ class Transformer(Tokenizing, nn.Module):
         >>> from sbert import Normalize, Pooling, SentenceEncoder, Transformer
         >>> model = SentenceEncoder(Transformer("sbert-mini"), Pooling("mean"), Normalize())
         >>> model.encode("A sentence.").shape
-        (256,)
+        (384,)
     """
 
     @known_arguments

@@ -226,7 +226,7 @@ def test_mteb_knows_each_model_by_its_contents_and_finds_the_prompts_of_a_task()
     model = SentenceEncoder(device="cpu", prompts={"STS": "compare: ", "NFCorpus-query": "find: ", "query": "q: "})
     adapter = kind(model)
     meta, plain = adapter.mteb_model_meta, kind(device="cpu").mteb_model_meta
-    facts = {"n_parameters": 9_502_080, "embed_dim": 256, "max_tokens": 256}
+    facts = {"n_parameters": 11_654_016, "embed_dim": 256, "max_tokens": 512}
     assert {name: getattr(plain, name) for name in facts} == facts
     assert (plain.name, plain.similarity_fn_name.value) == ("sbert/sbert-mini", "cosine")
     assert plain.revision == kind(device="cpu").mteb_model_meta.revision

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import random
 import re
 import shutil
 import subprocess
@@ -26,7 +27,7 @@ from sbert.evaluation import STSSuite
 from tests import small
 
 FOLDER = Path(sbert.__file__).parent / "default_model"
-TEXTS = ["A cat sleeps on the sofa.", "Taxes rise.", "", "Ünïcödé and 문장", "word " * 300]
+TEXTS = ["A cat sleeps on the sofa.", "Taxes rise.", "", "Ünïcödé and 문장", "word " * 600]
 # In a separate process: no network, and nothing of transformers.
 OFFLINE = """
 import socket, sys
@@ -45,7 +46,7 @@ def bundled() -> SentenceEncoder:
 
 
 def test_without_a_name_and_by_its_own(bundled: SentenceEncoder, capsys: pytest.CaptureFixture[str]) -> None:
-    assert sum(path.stat().st_size for path in FOLDER.rglob("*")) <= 22e6
+    assert sum(path.stat().st_size for path in FOLDER.rglob("*")) <= 24e6
     expected = bundled.encode(TEXTS, on_truncate="ignore")
     named = SentenceEncoder("sbert-mini", device="cpu")
     assert bundled.name_or_path == named.name_or_path == "sbert-mini"
@@ -126,7 +127,7 @@ def test_its_tokenizer_is_that_of_bert_uncased_with_another_vocabulary(bundled: 
     assert {**ours["model"], "vocab": 0} == {**theirs["model"], "vocab": 0}
     vocabulary = bundled.tokenizer.get_vocab()
     assert not any(map(imitation.of_other_script, vocabulary))
-    assert {"α", "##α", "π", "μm", "ø", "²", "€", "→"} <= set(vocabulary)  # Of science, prices, names.
+    assert {"α", "##α", "π", "μ", "ø", "²", "€", "→"} <= set(vocabulary)  # Of science, prices, names.
     assert len(vocabulary) == load_file(FOLDER / "model.safetensors")["embeddings.word_embeddings.weight"].shape[0]
 
 
@@ -148,15 +149,14 @@ def test_no_evaluation_data_is_trained_on(tmp_path: Path) -> None:
     for name in ("nli/snli_dev.tsv", "nli/snli_test.tsv"):
         put(name, "premise|hypothesis", "Two women row a boat|Nobody plays anything today")
     put("nli/snli_train_subset.tsv.gz", "premise|hypothesis", "A dog barks outside loudly|two women ROW a  boat!")
-    put("text_imdb/unsup.tsv.gz", "text", "I saw this film. Taxes fall in the end. Prices fall in stsb/test.tsv again.")
-    put("qqp/dev.tsv", "question1|question2", "Does a cat sleep here?|nobody plays anything, today")
+    put("passages/nq-questions/queries.tsv.gz", "query", "does a cat sleep", "nobody plays anything, today")
     for name in COLLECTIONS.values():
         put(f"{name}/queries.tsv", "query_id|text", "1|What makes a wing rise?")
         put(f"{name}/corpus.tsv", "doc_id|title|text", f"1|Lift|{run}")
         put(f"{name}/qrels.tsv", "query_id|doc_id|grade", "1|1|1")
-    assert set(texts.read_sentences(tmp_path)) == {
-        *("A dog barks outside loudly", "Does a cat sleep here?", "I saw this film.")
-    }
+    put("passages/films/passages.tsv.gz", "query|text", "|Taxes fall in the end! Prices fall in stsb/test.tsv again.")
+    assert set(texts.read_sentences(tmp_path)) == {"A dog barks outside loudly", "does a cat sleep"}
+    (tmp_path / "passages/films/passages.tsv.gz").unlink()
     leaves, passage = "Leaves are green. They take up light.", "A cell divides. Its parts are shared out."
     inside, other = (" ".join(map(str, range(start, start + texts.SHARED))) for start in (5, 20))
     rows = [f"|{passage}", f"|{leaves}", f"How do cells divide?|{passage}", f"what makes a wing rise|{leaves}"]
@@ -167,6 +167,30 @@ def test_no_evaluation_data_is_trained_on(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "retrieval_dev" / "time")
     with pytest.raises(SystemExit, match=r"lacks retrieval_dev/time; without"):
         next(texts.read_pairs(tmp_path))
+
+
+def test_queries_as_people_type_them() -> None:
+    choose = random.Random(0)
+    title, passage = "The cat of the old house", "A cat lives there. It is grey and hunts at night."
+    made = {texts.typed((title, passage), choose) for _ in range(200)}
+    assert {title, title.lower(), "cat old house", "It is grey and hunts at night."} <= made
+    assert texts.few_words("the house", choose) == ""
+    assert {texts.with_typo("a horse", choose) for _ in range(200)} == {
+        *("a hrse", "a hose", "a hore", "a hoorse", "a horrse", "a horsse", "a hrose", "a hosre", "a hores")
+    }
+
+
+def test_functions_and_what_they_do(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(
+        'def grow(tree, by=1):\n    """Grow a tree by some metres. Slowly.\n\n    More."""\n    return tree + by\n\n\n'
+        'class Tree:\n    def fell(self):\n        """Fell it."""\n        return 0\n',
+        encoding="utf-8",
+    )
+    ((asks, code),) = texts.functions_of(tmp_path / "a.py")
+    assert asks == "Grow a tree by some metres."
+    assert code.replace("grow", "function") == "def function(tree, by=1):\n    return tree + by"
+    (tmp_path / "a.py").write_text("def", encoding="utf-8")
+    assert list(texts.functions_of(tmp_path / "a.py")) == []
 
 
 @pytest.mark.gate
@@ -186,12 +210,15 @@ def test_a_short_training_learns(data: Path, tmp_path: Path, monkeypatch: pytest
         (folder / "corpus.tsv").write_text("doc_id\ttitle\ttext\n1\tlift\twings\n2\tdrag\ta body\n", encoding="utf-8")
         (folder / "queries.tsv").write_text("query_id\ttext\n1\twhat lifts a wing\n", encoding="utf-8")
         (folder / "qrels.tsv").write_text("query_id\tdoc_id\tgrade\n1\t1\t3\n", encoding="utf-8")
-    settings = "most=100 width=64 layers=1 inner=32 words=600 all_words=700 pairs=24 beside=24 ranking_steps=2 batch=4"
+    monkeypatch.setattr(texts, "CODE", "tqdm")
+    monkeypatch.setattr(train, "CODE", "tqdm")
+    monkeypatch.setattr(texts, "LIBRARY", "json")
+    settings = "layers=[1] sentences=100 pairs=60 joined=4 excerpts=20 functions=9 epochs=2 batch=16"
     paths = ["--data", str(tmp_path / "data"), "--output", str(tmp_path)]
-    options = ["--smoke", *paths, "--teacher", "sbert-mini", "--device", "cpu", "--set"]
+    options = ["--smoke", *paths, "--teachers", "all-MiniLM-L6-v2", "sbert-mini", "--device", "cpu", "--set"]
     monkeypatch.setattr(sys, "argv", ["train.py", *options, *settings.split()])
     train.main()
-    lines = (tmp_path / "all" / "history.jsonl").read_text(encoding="utf-8").splitlines()
+    lines = (tmp_path / "imitation" / "history.jsonl").read_text(encoding="utf-8").splitlines()
     losses = [entry["loss"] for entry in map(json.loads, lines) if "loss" in entry]
     assert losses[-1] < losses[0]
     assert SentenceEncoder(tmp_path / "model", device="cpu").verify().ok
