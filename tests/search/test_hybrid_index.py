@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sbert import SentenceEncoder
+from sbert import Dense, SentenceEncoder
 from sbert.chunking import split
 from sbert.search import BM25, Hits, HybridIndex, Index, Result
 from sbert.search.index import bm25, documents, hybrid_index, passages
@@ -39,7 +39,8 @@ QUERIES = ["the cat on the lake", "tax law", "moon", "nothing of this"]
 
 @pytest.fixture(scope="module")
 def model() -> SentenceEncoder:
-    return SentenceEncoder(device="cpu")
+    """Without the Dense module, which gives a few texts other last bits than many."""
+    return SentenceEncoder(*(part for part in SentenceEncoder() if not isinstance(part, Dense)), device="cpu")
 
 
 @pytest.fixture
@@ -587,5 +588,5 @@ def test_a_fork_during_a_change(
 
 def test_what_is_too_long_is_said(model: SentenceEncoder, quick: None) -> None:
     with pytest.warns(UserWarning, match="1 of 2 sentences were truncated to .*chunk= of an index"):
-        HybridIndex(model).add(["cat " * 400, "dog"])
-    HybridIndex(model).add(["cat " * 400, "dog"], chunk=100)
+        HybridIndex(model).add(["cat " * 600, "dog"])
+    HybridIndex(model).add(["cat " * 600, "dog"], chunk=100)
