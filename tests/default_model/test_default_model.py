@@ -155,7 +155,7 @@ def test_no_evaluation_data_is_trained_on(tmp_path: Path) -> None:
         put(f"{name}/corpus.tsv", "doc_id|title|text", f"1|Lift|{run}")
         put(f"{name}/qrels.tsv", "query_id|doc_id|grade", "1|1|1")
     put("passages/films/passages.tsv.gz", "query|text", "|Taxes fall in the end! Prices fall in stsb/test.tsv again.")
-    assert set(texts.read_sentences(tmp_path)) == {"A dog barks outside loudly", "does a cat sleep"}
+    assert set(texts.read_sentences(tmp_path, 0)) == {"A dog barks outside loudly", "does a cat sleep"}
     (tmp_path / "passages/films/passages.tsv.gz").unlink()
     leaves, passage = "Leaves are green. They take up light.", "A cell divides. Its parts are shared out."
     inside, other = (" ".join(map(str, range(start, start + texts.SHARED))) for start in (5, 20))
@@ -210,9 +210,8 @@ def test_a_short_training_learns(data: Path, tmp_path: Path, monkeypatch: pytest
         (folder / "corpus.tsv").write_text("doc_id\ttitle\ttext\n1\tlift\twings\n2\tdrag\ta body\n", encoding="utf-8")
         (folder / "queries.tsv").write_text("query_id\ttext\n1\twhat lifts a wing\n", encoding="utf-8")
         (folder / "qrels.tsv").write_text("query_id\tdoc_id\tgrade\n1\t1\t3\n", encoding="utf-8")
-    monkeypatch.setattr(texts, "CODE", "tqdm")
     monkeypatch.setattr(train, "CODE", "tqdm")
-    monkeypatch.setattr(texts, "LIBRARY", "json")
+    monkeypatch.setattr(train, "LIBRARY", "json")
     settings = "layers=[1] sentences=100 pairs=60 joined=4 excerpts=20 functions=9 epochs=2 batch=16"
     paths = ["--data", str(tmp_path / "data"), "--output", str(tmp_path)]
     options = ["--smoke", *paths, "--teachers", "all-MiniLM-L6-v2", "sbert-mini", "--device", "cpu", "--set"]
