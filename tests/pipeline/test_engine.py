@@ -80,10 +80,10 @@ model.encode(texts[:8])
     code = """
 model.encode(texts, show_progress_bar=False)
 peak = status("VmHWM") - resident
-assert peak < 90e6, peak
+assert peak < 120e6, peak
 model.encode(texts, show_progress_bar=False, batch_tokens=8192)
 """
-    assert grown(before, code) > 105e6  # What batches take is seen.
+    assert grown(before, code) > 200e6  # What batches take is seen.
 
 
 @pytest.mark.parametrize("window", [(7, 7), (2, 16), (8192, 8192)])
