@@ -85,7 +85,7 @@ The student starts as the layers {layers} of {first}, with {inner:,} neurons in 
 targets. Letters of other scripts are no tokens, so that their words are unknown. It learned the vectors, the
 similarities and the ranking (the Kullback-Leibler divergence of the softmax of similarities, at temperature
 {temperature}) of the texts of each batch, in {epochs} epochs of {texts:,} texts, of which it read {trained} tokens. A
-batch has similar sentences and similar passages in it, so that the student learns to tell them apart.
+batch has similar passages in it, so that the student learns to tell them apart.
 
 Texts: {sentences_:,} sentences; {passages:,} passages and functions, each with its title, question, first sentence or
 docstring, and with a query as people type it: three to five words, or a sentence, some in lower case or with a typo.
@@ -109,7 +109,6 @@ licence 2.0, multilingual-e5-small under the MIT licence. All texts that they le
 | SNLI, and its counterfactual revisions | CC BY-SA 4.0 |
 | MultiNLI | OANC's, CC BY, CC BY-SA and public domain, by genre |
 | WANLI | CC BY 4.0 |
-| NLI of Wikipedia's sentences (New York University) | CC BY-SA 3.0, GFDL |
 | questions of Natural Questions | CC BY-SA 3.0, Apache 2.0 |
 | arXiv abstracts | CC0 1.0 (arXiv's metadata) |
 | Standard Ebooks: fiction and non-fiction | public domain, CC0 1.0 |

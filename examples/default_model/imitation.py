@@ -19,7 +19,7 @@ TEMPERATURE = 0.05  # Of the similarities in the loss of the ranking.
 SCRIPTS = "ARABIC CARIAN CJK CYPRIOT CYRILLIC DEVANAGARI GLAGOLITIC HANGUL HEBREW HIRAGANA KATAKANA".split()
 SCRIPTS += "KATAKANA-HIRAGANA LYCIAN OLD PHOENICIAN RUNIC".split()
 GREEK = set("ιουςͳϳ")
-NEIGHBOURS = 8  # Similar sentences, and pairs with similar passages, come in the same batch, so many together.
+NEIGHBOURS = 8  # Pairs whose passages are similar come in the same batch, at most so many together.
 
 
 class Imitation(nn.Module):
@@ -176,24 +176,22 @@ def neighbours(vectors: np.ndarray, seed: int) -> list[np.ndarray]:
 
 
 class Together:
-    """A sampler: each batch has sentences and pairs, among them some hard to tell apart.
+    """A sampler: each batch has sentences and pairs, among them pairs hard to tell apart.
 
     Args:
-        sentences: Sentences that come in the same batch, as indices; each is in one group.
-        pairs: Pairs that do. The rows are the sentences, the titles, the queries and the passages.
+        sentences: Number of sentences. The rows are the sentences, the titles, the queries and the passages.
+        groups: Pairs that come in the same batch, as numbers of pairs; each pair is in one group.
     """
 
-    def __init__(self, sentences: list[np.ndarray], pairs: list[np.ndarray]) -> None:
-        self.sentences, self.pairs = sentences, pairs
+    def __init__(self, sentences: int, groups: list[np.ndarray]) -> None:
+        self.sentences, self.groups = sentences, groups
 
     def __call__(self, _: object, batch_size: int, generator: np.random.Generator) -> list[RowIndices]:
-        singles, pairs = (
-            np.concatenate([groups[i] for i in generator.permutation(len(groups))])
-            for groups in (self.sentences, self.pairs)
-        )
-        number = -(-(len(singles) + 3 * len(pairs)) // batch_size)
-        texts = len(singles) + pairs[:, None] + len(pairs) * np.arange(3)  # (pairs, 3)
+        pairs = np.concatenate([self.groups[i] for i in generator.permutation(len(self.groups))])
+        number = -(-(self.sentences + 3 * len(pairs)) // batch_size)
+        texts = self.sentences + pairs[:, None] + len(pairs) * np.arange(3)  # (pairs, 3)
+        singles = np.array_split(generator.permutation(self.sentences), number)
         return [
             np.concatenate([some, several.ravel()])
-            for some, several in zip(np.array_split(singles, number), np.array_split(texts, number), strict=True)
+            for some, several in zip(singles, np.array_split(texts, number), strict=True)
         ]

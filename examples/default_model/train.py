@@ -22,6 +22,7 @@ import shutil
 from functools import partial
 from hashlib import sha256
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -50,6 +51,7 @@ from sbert.evaluation import RetrievalEvaluator, SimilarityEvaluator
 from sbert.storage.atomic import write_text
 from sbert.visualization import training_curves
 
+SEED = 0  # Of the choice of the texts.
 PART = 10_000  # Texts per file of vectors.
 EVERY = 1500  # Steps between two evaluations, and two checkpoints.
 DIMS = (256, 128, 64)
@@ -75,7 +77,7 @@ class Settings(NamedTuple):
     rate: float = 5e-4
     weight: float = 30.0  # Weight of the similarities between texts in the loss.
     ranking: float = 1.0  # Weight of the ranking.
-    seed: int = 0  # Of the choice of the texts, and of their order.
+    seed: int = 0  # Of the order of the texts.
 
 
 SMOKE = Settings(sentences=2000, pairs=500, joined=20, excerpts=500, functions=100, epochs=1, batch=64)
@@ -96,13 +98,13 @@ class Texts(NamedTuple):
 
 def read_texts(data: Path, output: Path, settings: Settings) -> Texts:
     """The texts, cached in files."""
-    seed = settings.seed
-    choose = random.Random(seed)
-    sentences = cached(partial(read_sentences, data, seed), settings.sentences, seed, output / "sentences.jsonl")
+    choose = random.Random(SEED)
+    first = partial(islice, read_sentences(data), settings.sentences)
+    sentences = cached(first, None, SEED, output / "sentences.jsonl")
     number = settings.pairs + settings.joined + settings.excerpts
-    found = [(*pair,) for pair in cached(partial(read_pairs, data), number, seed, output / "pairs.jsonl")]
+    found = [(*pair,) for pair in cached(partial(read_pairs, data), number, SEED, output / "pairs.jsonl")]
     packages = f"{LIBRARY} {CODE}"
-    code = cached(partial(read_functions, packages), settings.functions, seed, output / "functions.jsonl")
+    code = cached(partial(read_functions, packages), settings.functions, SEED, output / "functions.jsonl")
     whole, behind = found[: settings.pairs], found[settings.pairs :][: settings.joined]
     begin = [(title, " ".join(text.split()[: settings.words])) for title, text in found[len(whole) + len(behind) :]]
     queries = [typed(pair, choose) for pair in whole]
@@ -259,10 +261,9 @@ def main() -> None:
     else:
         student = pruned(teacher, every, rotation[:, : settings.width], *shape)
     student.max_seq_length = settings.trained
-    single, together = slice(len(texts.sentences)), slice(len(short), None)
-    groups = [neighbours(vectors[some].astype(np.float32), settings.seed) for some in (single, together)]
+    together = Together(len(texts.sentences), neighbours(vectors[len(short) :].astype(np.float32), settings.seed))
     rows = list(zip(every, vectors, strict=True))
-    learn(student, rows, Together(*groups), data, output / "imitation", settings)
+    learn(student, rows, together, data, output / "imitation", settings)
 
     command = ["python -m examples.default_model.train --data FOLDER --output FOLDER", *["--smoke"] * options.smoke]
     command += ["--start", "MODEL"] if options.start else []
