@@ -1,8 +1,8 @@
 """A pytest plugin: which tests run.
 
 ``-m "not slow"`` leaves out what takes long or stands around the core. ``--gate``, which ``.ci/run`` adds, runs what is
-marked ``gate``: tests of other tests, of measuring programs, and of the paper. What is left out is not even imported,
-except that a file that is named on the command line always runs.
+marked ``gate``: tests of other tests, of measuring programs, of the paper, and of pages that take long. What is left
+out is not even imported, except that a file that is named on the command line always runs.
 """
 
 from __future__ import annotations

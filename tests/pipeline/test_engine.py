@@ -70,9 +70,13 @@ def test_batches_of_one_size() -> None:
 def test_memory_of_many_texts() -> None:
     before = """
 import random
-from sbert import SentenceEncoder
+from transformers import BertConfig, BertModel
+from sbert import Pooling, SentenceEncoder, Transformer
 random.seed(0)
-model = SentenceEncoder(device="cpu")
+tokenizer = SentenceEncoder(device="cpu").tokenizer
+shape = {"hidden_size": 256, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 640}
+bert = BertModel(BertConfig(vocab_size=len(tokenizer), **shape))
+model = SentenceEncoder(Transformer(bert, tokenizer), Pooling("mean"), device="cpu")
 words = "the river walks under green stone windows".split()
 texts = [" ".join(random.choices(words, k=2 + int(random.lognormvariate(2.5, 0.6)))) for _ in range(3000)]
 model.encode(texts[:8])
@@ -80,10 +84,10 @@ model.encode(texts[:8])
     code = """
 model.encode(texts, show_progress_bar=False)
 peak = status("VmHWM") - resident
-assert peak < 120e6, peak
+assert peak < 90e6, peak
 model.encode(texts, show_progress_bar=False, batch_tokens=8192)
 """
-    assert grown(before, code) > 200e6  # What batches take is seen.
+    assert grown(before, code) > 105e6  # What batches take is seen.
 
 
 @pytest.mark.parametrize("window", [(7, 7), (2, 16), (8192, 8192)])

@@ -2,7 +2,7 @@
 
 The blocks of a page run in their order. A block ```` ```text ```` that follows one directly is what that one prints; a
 block with ``skip`` behind its language does not run. No empty line stands inside a class or function, where the prompt
-of Python 3.11 ends it. A page with ``<!-- slow -->`` is a slow test.
+of Python 3.11 ends it. A page with ``<!-- slow -->`` runs in the gate alone.
 ``python -m tests.project.test_pages PAGE`` runs one page in the current folder; without a page, it counts blocks.
 """
 
@@ -46,7 +46,7 @@ def run(page: Path) -> None:
 
 
 def parameter(page: Path) -> object:
-    marks = pytest.mark.slow if "<!-- slow -->" in page.read_text(encoding="utf-8") else ()
+    marks = pytest.mark.gate if "<!-- slow -->" in page.read_text(encoding="utf-8") else ()
     return pytest.param(page, id=str(page.relative_to(ROOT)), marks=marks)
 
 
