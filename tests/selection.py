@@ -18,11 +18,11 @@ SLOW = tuple(
     f"{ROOT.as_posix()}/tests/{name}"
     for name in (
         "cli/", "evaluation/", "integrations/", "project/", "storage/", "training/", "vector_files/", "visualization/",
-        "inputs/test_strings.py", "inputs/test_unknown_tokens.py",
+        "backends/test_minimal_bert.py", "contract/test_backward.py", "inputs/test_strings.py",
+        "inputs/test_unknown_tokens.py",
         "pipeline/test_pool.py", "search/test_hybrid_index.py", "simulated_cuda/",
     )
 )  # fmt: skip
-QUICK = ("test_imports.py", "test_pages.py")
 # Examples that start processes, trace a model or train one: more than four seconds.
 SLOW_EXAMPLES = {
     "sbert.cross_encoder.CrossEncoder.fit",
@@ -38,7 +38,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def is_slow(path: Path) -> bool:
-    return path.as_posix().startswith(SLOW) and path.name not in QUICK
+    return path.as_posix().startswith(SLOW)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

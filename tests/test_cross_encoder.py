@@ -67,6 +67,7 @@ def test_scores_of_sentence_transformers(tmp_path: Path, family: str, classes: i
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("family", "side"), [("bert", "left"), ("roberta", "right")])
 @pytest.mark.parametrize("limit", [None, 7, 10, 11, 24, 63])
 def test_long_pairs_are_truncated_as_hugging_face_does(
