@@ -19,7 +19,7 @@ TEMPERATURE = 0.05  # Of the similarities in the loss of the ranking.
 SCRIPTS = "ARABIC CARIAN CJK CYPRIOT CYRILLIC DEVANAGARI GLAGOLITIC HANGUL HEBREW HIRAGANA KATAKANA".split()
 SCRIPTS += "KATAKANA-HIRAGANA LYCIAN OLD PHOENICIAN RUNIC".split()
 GREEK = set("ιουςͳϳ")
-NEIGHBOURS = 8  # Pairs whose passages are similar come in the same batch, at most so many together.
+NEIGHBOURS = 8  # Similar sentences, and pairs with similar passages, come in the same batch, so many together.
 
 
 class Imitation(nn.Module):
@@ -60,7 +60,6 @@ class Imitation(nn.Module):
 def pruned(
     teacher: SentenceEncoder,
     texts: Sequence[str],
-    rotation: np.ndarray,
     layers: Sequence[int],
     inner: int,
     pieces: int,
@@ -71,7 +70,6 @@ def pruned(
     Args:
         teacher: A SentenceEncoder of a BERT, with mean pooling.
         texts: Texts, which the tokens are counted in.
-        rotation: (teacher's dim, dim), from the teacher's vectors to the student's.
         layers: Numbers of the layers that the student keeps.
         inner: Number of neurons of each feed-forward layer that it keeps: those with the largest mean activation
             times the length of their weights.
@@ -90,24 +88,22 @@ def pruned(
         if isinstance(part, nn.Dropout):
             part.p = 0.0
     cut_neurons(bert, tokenizer(list(texts[:512]), padding=True, truncation=True, return_tensors="pt"), inner)
-    dense = Dense(rotation.shape[0], rotation.shape[1], activation="Identity", bias=True)
-    with torch.no_grad():
-        dense.linear.weight.copy_(torch.from_numpy(rotation.T.copy()))
-        dense.linear.bias.zero_()
     transformer = Transformer(bert, tokenizer)
     transformer.max_seq_length = longest
-    return SentenceEncoder(transformer, Pooling("mean"), dense, Normalize(), device=teacher.device)
+    return SentenceEncoder(transformer, Pooling("mean"), device=teacher.device)
 
 
-def turn(student: SentenceEncoder, texts: list[str], targets: np.ndarray) -> None:
-    """Rotate the vectors of a student, in place, to be as near to the targets' first dimensions as they can."""
-    vectors = student.encode(texts, on_truncate="ignore")
-    left, _, right = np.linalg.svd(vectors.T @ targets[:, : vectors.shape[1]].astype(np.float32))
-    rotation = torch.from_numpy(left @ right).to(student.device)
-    linear = next(module for module in student if isinstance(module, Dense)).linear
+def fit(student: SentenceEncoder, texts: list[str], targets: np.ndarray) -> SentenceEncoder:
+    """The student with a new linear layer, from its pooled vectors to the targets: the one with the least squares."""
+    pooled = SentenceEncoder(student[0], student[1], device=student.device).encode(texts, on_truncate="ignore")
+    ones = np.ones((len(pooled), 1), np.float32)
+    # The last LayerNorm leaves one direction without any variance: rcond keeps its weights from becoming huge.
+    solved = np.linalg.lstsq(np.hstack([pooled, ones]), targets.astype(np.float32), rcond=1e-3)[0]  # (dim + 1, width)
+    dense = Dense(*solved[:-1].shape, activation="Identity", bias=True)
     with torch.no_grad():
-        linear.weight.copy_(rotation.T @ linear.weight)
-        linear.bias.copy_(rotation.T @ linear.bias)
+        dense.linear.weight.copy_(torch.from_numpy(solved[:-1].T.copy()))
+        dense.linear.bias.copy_(torch.from_numpy(solved[-1]))
+    return SentenceEncoder(student[0], student[1], dense, Normalize(), device=student.device)
 
 
 def cut_neurons(bert: BertModel, inputs: dict[str, Tensor], inner: int) -> None:
@@ -176,22 +172,24 @@ def neighbours(vectors: np.ndarray, seed: int) -> list[np.ndarray]:
 
 
 class Together:
-    """A sampler: each batch has sentences and pairs, among them pairs hard to tell apart.
+    """A sampler: each batch has sentences and pairs, among them some hard to tell apart.
 
     Args:
-        sentences: Number of sentences. The rows are the sentences, the titles, the queries and the passages.
-        groups: Pairs that come in the same batch, as numbers of pairs; each pair is in one group.
+        sentences: Sentences that come in the same batch, as indices; each is in one group.
+        pairs: Pairs that do. The rows are the sentences, the titles, the queries and the passages.
     """
 
-    def __init__(self, sentences: int, groups: list[np.ndarray]) -> None:
-        self.sentences, self.groups = sentences, groups
+    def __init__(self, sentences: list[np.ndarray], pairs: list[np.ndarray]) -> None:
+        self.sentences, self.pairs = sentences, pairs
 
     def __call__(self, _: object, batch_size: int, generator: np.random.Generator) -> list[RowIndices]:
-        pairs = np.concatenate([self.groups[i] for i in generator.permutation(len(self.groups))])
-        number = -(-(self.sentences + 3 * len(pairs)) // batch_size)
-        texts = self.sentences + pairs[:, None] + len(pairs) * np.arange(3)  # (pairs, 3)
-        singles = np.array_split(generator.permutation(self.sentences), number)
+        singles, pairs = (
+            np.concatenate([groups[i] for i in generator.permutation(len(groups))])
+            for groups in (self.sentences, self.pairs)
+        )
+        number = -(-(len(singles) + 3 * len(pairs)) // batch_size)
+        texts = len(singles) + pairs[:, None] + len(pairs) * np.arange(3)  # (pairs, 3)
         return [
             np.concatenate([some, several.ravel()])
-            for some, several in zip(singles, np.array_split(texts, number), strict=True)
+            for some, several in zip(np.array_split(singles, number), np.array_split(texts, number), strict=True)
         ]

@@ -25,6 +25,7 @@ SENTENCES = [
     "nli/snli_counterfactual_cad.tsv.gz:premise,hypothesis",
     "nli/mnli_train_ptbtok.tsv.gz:premise,hypothesis",
     "nli/wanli_15k.tsv.gz:premise,hypothesis",
+    "nli/nyu_wiki_nli_train.tsv.gz:premise,hypothesis",
     "passages/nq-questions/queries.tsv.gz:query",
 ]
 COLLECTIONS = {"Cranfield": "cranfield", "CACM": "retrieval_dev/cacm", "TIME": "retrieval_dev/time"}
@@ -55,14 +56,12 @@ def clean(text: str) -> str:
     return re.sub(r" (?=[.,;:!?)])", "", " ".join(text.split()))
 
 
-def read_sentences(data: Path) -> Iterator[str]:
-    """Yield each sentence once, without those of the evaluation data sets; at the end, one of each passage."""
+def read_sentences(data: Path, seed: int) -> Iterator[str]:
+    """Yield each sentence once, without those of the evaluation data sets; at the end, a random one of each passage."""
     seen = sentences_of_evaluation(data)
     least, most = WORDS_OF
-    choose = random.Random(0)
-    passages = [passage for _, passage in read_pairs(data)]
-    choose.shuffle(passages)
-    of_passages = (choose.choice(END.split(passage)) for passage in passages)
+    choose = random.Random(seed)
+    of_passages = (choose.choice(END.split(passage)) for _, passage in read_pairs(data))
     for text in (text for some in (cells(data, SENTENCES), of_passages) for text in some):
         text = clean(text)
         mark = key(text)

@@ -7,8 +7,10 @@ Reads the free texts of FOLDER (nli, passages) and the functions of installed pa
 and those of the evaluation data sets. Writes OUTPUT/model, which sbert/default_model is a copy of, and
 OUTPUT/history.jsonl and OUTPUT/training.png.
 
-1. The vectors of each teacher, less their mean, stand side by side: their similarity is the mean of the teachers'.
-2. The student starts as some layers of the first teacher, with the neurons and the tokens that the texts use most.
+1. The vectors of each teacher, less most of their mean, stand side by side: their similarity is the mean of the
+   teachers'.
+2. The student starts as some layers of the first teacher, with the neurons and the tokens that the texts use most, and
+   a linear layer that is fitted to those vectors.
 3. It learns the vectors, the similarities and the ranking of the texts of each batch.
 
 An interrupted run continues where it stopped, and keeps the teachers' vectors. --smoke runs everything on a small
@@ -22,7 +24,6 @@ import shutil
 from functools import partial
 from hashlib import sha256
 from importlib import import_module
-from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,7 +33,7 @@ from safetensors.torch import load_file
 from safetensors.torch import save as as_bytes
 
 from examples.default_model.card import card
-from examples.default_model.imitation import Imitation, Together, neighbours, pruned, turn
+from examples.default_model.imitation import Imitation, Together, fit, neighbours, pruned
 from examples.default_model.texts import (
     CODE,
     COLLECTIONS,
@@ -51,8 +52,8 @@ from sbert.evaluation import RetrievalEvaluator, SimilarityEvaluator
 from sbert.storage.atomic import write_text
 from sbert.visualization import training_curves
 
-SEED = 0  # Of the choice of the texts.
 PART = 10_000  # Texts per file of vectors.
+FITTED = 30_000  # Texts that the student's linear layer is fitted to, before the training.
 EVERY = 1500  # Steps between two evaluations, and two checkpoints.
 DIMS = (256, 128, 64)
 
@@ -63,7 +64,8 @@ class Settings(NamedTuple):
     layers: tuple[int, ...] = (0, 5)  # Layers of the first teacher.
     inner: int = 1024  # Neurons of each feed-forward layer.
     pieces: int = 22_000  # Tokens of the vocabulary.
-    width: int = 256  # Dimension of the vectors.
+    width: int = 384  # Dimension of the vectors that it learns.
+    kept: int = 256  # Dimensions of them that the model keeps.
     longest: int = 512  # max_seq_length.
     trained: int = 320  # max_seq_length in the training.
     sentences: int = 280_000
@@ -72,12 +74,13 @@ class Settings(NamedTuple):
     excerpts: int = 40_000  # More of them, of each the first words alone.
     words: int = 75
     functions: int = 15_000
+    rest: float = 0.15  # Length of the mean of a teacher's vectors that is left.
     epochs: float = 1.6
     batch: int = 128
     rate: float = 5e-4
     weight: float = 30.0  # Weight of the similarities between texts in the loss.
     ranking: float = 1.0  # Weight of the ranking.
-    seed: int = 0  # Of the order of the texts.
+    seed: int = 0  # Of the choice of the texts, and of their order.
 
 
 SMOKE = Settings(sentences=2000, pairs=500, joined=20, excerpts=500, functions=100, epochs=1, batch=64)
@@ -98,13 +101,13 @@ class Texts(NamedTuple):
 
 def read_texts(data: Path, output: Path, settings: Settings) -> Texts:
     """The texts, cached in files."""
-    choose = random.Random(SEED)
-    first = partial(islice, read_sentences(data), settings.sentences)
-    sentences = cached(first, None, SEED, output / "sentences.jsonl")
+    seed = settings.seed
+    choose = random.Random(seed)
+    sentences = cached(partial(read_sentences, data, seed), settings.sentences, seed, output / "sentences.jsonl")
     number = settings.pairs + settings.joined + settings.excerpts
-    found = [(*pair,) for pair in cached(partial(read_pairs, data), number, SEED, output / "pairs.jsonl")]
+    found = [(*pair,) for pair in cached(partial(read_pairs, data), number, seed, output / "pairs.jsonl")]
     packages = f"{LIBRARY} {CODE}"
-    code = cached(partial(read_functions, packages), settings.functions, SEED, output / "functions.jsonl")
+    code = cached(partial(read_functions, packages), settings.functions, seed, output / "functions.jsonl")
     whole, behind = found[: settings.pairs], found[settings.pairs :][: settings.joined]
     begin = [(title, " ".join(text.split()[: settings.words])) for title, text in found[len(whole) + len(behind) :]]
     queries = [typed(pair, choose) for pair in whole]
@@ -138,28 +141,25 @@ def taught(name: str, texts: Texts, device: str, folder: Path) -> np.ndarray:
     return np.concatenate(found)
 
 
-def side_by_side(several: list[np.ndarray], file: Path) -> tuple[np.ndarray, np.ndarray]:
-    """The teachers' vectors, each less their mean, side by side, along their principal directions; and the first's.
+def side_by_side(several: list[np.ndarray], rest: float, file: Path) -> np.ndarray:
+    """The teachers' vectors side by side, along their principal directions, (texts, sum of dims) float16, of length 1.
 
-    After the rotation, the first dimensions carry the most information, so that vectors can be truncated.
-
-    Returns:
-        (texts, sum of dims) float16, of length 1; and (dim of the first, sum of dims), a rotation that brings the first
-        teacher's vectors as near to them as one can.
+    Of each teacher's vectors, so much of their mean is taken away that its length becomes ``rest``: all texts of some
+    teachers are similar, and their differences would count little; without their whole mean, similarities of sentences
+    agree less with people's. After the rotation, the first dimensions carry the most information, so that vectors can
+    be truncated.
     """
     parts = []
     for vectors in several:
-        centred = vectors.astype(np.float32)
-        centred -= centred.mean(0)
-        parts.append(centred / np.linalg.norm(centred, axis=1, keepdims=True).clip(1e-6))
+        mean = vectors.mean(0, dtype=np.float32)
+        some = vectors.astype(np.float32) - max(0, 1 - rest / np.linalg.norm(mean)) * mean
+        parts.append(some / np.linalg.norm(some, axis=1, keepdims=True).clip(1e-6))
     joined = np.hstack(parts) / np.float32(np.sqrt(len(parts)))
     if not file.exists():  # Cached, because another machine may flip the sign of a direction.
         half = file.with_suffix(".half.npy")
         np.save(half, np.linalg.eigh(joined.T @ joined)[1][:, ::-1])
         half.rename(file)
-    joined @= np.load(file)
-    left, _, right = np.linalg.svd(several[0].astype(np.float32).T @ joined, full_matrices=False)
-    return joined.astype(np.float16), left @ right
+    return (joined @ np.load(file)).astype(np.float16)
 
 
 def figures(data: Path, student: SentenceEncoder) -> dict[str, float]:
@@ -216,8 +216,11 @@ def learn(
     Trainer(student, rows, loss, config, evaluator=partial(figures, data)).fit(resume=True)
 
 
-def write(student: SentenceEncoder, folder: Path, output: Path, longest: int) -> SentenceEncoder:
-    """Save the model with weights in float16, and the log and the curve of the training; return the model as loaded."""
+def write(student: SentenceEncoder, folder: Path, output: Path, longest: int, kept: int) -> SentenceEncoder:
+    """Save the model with the first dimensions and weights in float16, the log and the curve; return it as loaded."""
+    linear = student[2].linear
+    linear.weight, linear.bias = torch.nn.Parameter(linear.weight[:kept]), torch.nn.Parameter(linear.bias[:kept])
+    linear.out_features = len(linear.bias)
     with torch.no_grad():
         for weight in student.parameters():
             weight.copy_(weight.half())
@@ -250,29 +253,30 @@ def main() -> None:
 
     texts = read_texts(data, output, settings)
     several = [taught(name, texts, options.device, output / "vectors") for name in options.teachers]
-    vectors, rotation = side_by_side(several, output / "directions.npy")
+    vectors = side_by_side(several, settings.rest, output / "directions.npy")
     short, passages = texts.in_order()
     every = [*short, *passages]
-    teacher = load(options.teachers[0]).to(options.device)
-    shape = settings.layers, settings.inner, settings.pieces, settings.longest
     if options.start:
         student = load(options.start).to(options.device)
-        turn(student, every[:PART], vectors[:PART])
     else:
-        student = pruned(teacher, every, rotation[:, : settings.width], *shape)
+        teacher = load(options.teachers[0]).to(options.device)
+        student = pruned(teacher, every, settings.layers, settings.inner, settings.pieces, settings.longest)
+    chosen = np.random.default_rng(settings.seed).permutation(len(every))[:FITTED]
+    student = fit(student, [every[i] for i in chosen], vectors[chosen, : settings.width])
     student.max_seq_length = settings.trained
-    together = Together(len(texts.sentences), neighbours(vectors[len(short) :].astype(np.float32), settings.seed))
+    single, together = slice(len(texts.sentences)), slice(len(short), None)
+    groups = [neighbours(vectors[some].astype(np.float32), settings.seed) for some in (single, together)]
     rows = list(zip(every, vectors, strict=True))
-    learn(student, rows, together, data, output / "imitation", settings)
+    learn(student, rows, Together(*groups), data, output / "imitation", settings)
 
     command = ["python -m examples.default_model.train --data FOLDER --output FOLDER", *["--smoke"] * options.smoke]
     command += ["--start", "MODEL"] if options.start else []
     command += ["--set", *options.set] if options.set else []
     folder = output / "model"
-    after = figures(data, write(student, folder, output, settings.longest))
+    after = figures(data, write(student, folder, output, settings.longest, settings.kept))
     print({name: round(100 * value, 2) for name, value in after.items()})
     sizes = {"sentences": len(texts.sentences), "passages": len(texts.pairs)}
-    dims = [dim for dim in DIMS if dim <= settings.width]
+    dims = [dim for dim in DIMS if dim <= settings.kept]
     text = card(folder, data, options.teachers, dims, settings._asdict(), command=" ".join(command), **sizes)
     (folder / "README.md").write_text(text, encoding="utf-8")
     print(text)

@@ -155,7 +155,7 @@ def test_no_evaluation_data_is_trained_on(tmp_path: Path) -> None:
         put(f"{name}/corpus.tsv", "doc_id|title|text", f"1|Lift|{run}")
         put(f"{name}/qrels.tsv", "query_id|doc_id|grade", "1|1|1")
     put("passages/films/passages.tsv.gz", "query|text", "|Taxes fall in the end! Prices fall in stsb/test.tsv again.")
-    assert set(texts.read_sentences(tmp_path)) == {"A dog barks outside loudly", "does a cat sleep"}
+    assert set(texts.read_sentences(tmp_path, 0)) == {"A dog barks outside loudly", "does a cat sleep"}
     (tmp_path / "passages/films/passages.tsv.gz").unlink()
     leaves, passage = "Leaves are green. They take up light.", "A cell divides. Its parts are shared out."
     inside, other = (" ".join(map(str, range(start, start + texts.SHARED))) for start in (5, 20))
