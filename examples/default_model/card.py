@@ -33,7 +33,7 @@ tags:
 # sbert-mini
 
 The small model for English that comes with `sbert`: {parameters:.1f} million parameters, {number} layers of width
-{hidden}, vectors of {kept} dimensions and length 1, texts of up to {longest} tokens. For similarity the first
+{hidden}, vectors of {width} dimensions and length 1, texts of up to {longest} tokens. For similarity the first
 {shorter} dimensions are enough; for retrieval they are not.
 
 ```python
@@ -52,8 +52,8 @@ Cranfield (abstracts of aerodynamics), CACM (abstracts of computing) and TIME (n
 {shared} words in a row with their documents were removed from the training passages. BM25 compares words as they are,
 or leaves out stop words and compares stems.
 
-All of these were looked at when the training was chosen (how much of the teachers' mean is left, and how many
-dimensions are kept); expect a little less on others.
+All of these were looked at when the training was chosen (how much of the teachers' mean is left, and the share of the
+words); expect a little less on others.
 
 {figures}
 
@@ -77,17 +77,18 @@ default where `sbert[search]` is installed. Measure on texts of your own (`examp
 {command}
 ```
 
-The vectors of two teachers, {teachers}, stand side by side, each less
-so much of its mean that a mean of length {rest} is left: the cosine of two texts is the mean of the teachers'. They are
-rotated to their principal directions, so that the first dimensions carry the most information. The student learned
-{width} of them, and keeps {kept}.
+The vectors of two teachers, {teachers}, each less so much of its mean that
+a mean of length {rest} is left, stand side by side, and beside them vectors of the words: random projections of the
+tf-idf vectors of the texts' stems, with a share of {lexical} in the similarity: rare words count, as in BM25. All are
+rotated to their principal directions, so that the first dimensions carry the most information.
 
 The student starts as the layers {layers} of {first}, with {inner:,} neurons in each feed-forward layer and
 {pieces:,} tokens, those that the training texts use most, and with a linear layer that is fitted to the teachers'
-vectors. Letters of other scripts are no tokens, so that their words are unknown. It learned the vectors, the
-similarities and the ranking (the Kullback-Leibler divergence of the softmax of similarities, at temperature
-{temperature}) of the texts of each batch, in {epochs} epochs of {texts:,} texts, of which it read {trained} tokens. A
-batch has similar sentences and similar passages in it, so that the student learns to tell them apart.
+vectors. Letters of other scripts are no tokens, so that their words are unknown. It learned the first {width}
+dimensions, and, in all dimensions, the similarities and the ranking (the Kullback-Leibler divergence of the softmax of
+similarities, at temperature {temperature}) of the texts of each batch, in {epochs} epochs of {texts:,} texts, of which
+it read {trained} tokens. A batch has similar sentences and similar passages in it, so that the student learns to tell
+them apart.
 
 Texts: {sentences_:,} sentences; {passages:,} passages and functions, each with its title, question, first sentence or
 docstring, and with a query as people type it: three to five words, or a sentence, some in lower case or with a typo.
@@ -145,7 +146,7 @@ model is wanted: first steps, tests, notebooks, machines without a GPU or a netw
   Latin letters are split into many tokens.
 - It reads {longest} tokens of a text: split longer texts into passages. What a text says at its beginning counts more.
 - It is no fair test to measure it on ClapNQ, Natural Questions, SciTLDR, MedQuAD or Stack Exchange.
-- With `truncate_dim` below {kept}, retrieval loses far more than similarity does: see the table.
+- With `truncate_dim` below {width}, retrieval loses far more than similarity does: see the table.
 - llama.cpp's converter knows a tokenizer by the token ids of one test string, and does not know this vocabulary. Its
   normalizer and pre-tokenizer are those of BERT uncased, which the converter calls "jina-v2-en".
 - Like its teachers, it says what texts are about; negation, numbers, and who does what to whom count for little.

@@ -39,13 +39,13 @@ class Imitation(nn.Module):
         sentence: (rows, dim), the student's vectors. labels: (rows, teacher dim), the teachers'. Output: scalar.
     """
 
-    def __init__(self, weight: float, ranking: float = 0.0) -> None:
+    def __init__(self, distance: float, weight: float, ranking: float) -> None:
         super().__init__()
-        self.weight, self.ranking = weight, ranking
+        self.distance, self.weight, self.ranking = distance, weight, ranking
 
     def extra_repr(self) -> str:
         """The weights: a run with others does not continue."""
-        return f"weight={self.weight}, ranking={self.ranking}"
+        return f"distance={self.distance}, weight={self.weight}, ranking={self.ranking}"
 
     def forward(self, sentence: Tensor, labels: Tensor) -> Tensor:
         student, teacher = F.normalize(sentence.float(), dim=1), F.normalize(labels.float(), dim=1)
@@ -54,7 +54,7 @@ class Imitation(nn.Module):
         itself = torch.eye(len(ours), dtype=torch.bool, device=ours.device)
         found, expected = ((scores / TEMPERATURE).masked_fill(itself, -1e4).log_softmax(1) for scores in (ours, theirs))
         rank = F.kl_div(found, expected, log_target=True, reduction="batchmean")
-        return distance + self.weight * (ours - theirs).square().mean() + self.ranking * rank
+        return self.distance * distance + self.weight * (ours - theirs).square().mean() + self.ranking * rank
 
 
 def pruned(
@@ -104,6 +104,29 @@ def fit(student: SentenceEncoder, texts: list[str], targets: np.ndarray) -> Sent
         dense.linear.weight.copy_(torch.from_numpy(solved[:-1].T.copy()))
         dense.linear.bias.copy_(torch.from_numpy(solved[-1]))
     return SentenceEncoder(student[0], student[1], dense, Normalize(), device=student.device)
+
+
+def averaged(first: SentenceEncoder, second: SentenceEncoder, texts: list[str]) -> SentenceEncoder:
+    """The second model with the mean of the weights of both; the first is one that its training started from.
+
+    The vectors of the first are mapped to those of the second, by least squares.
+
+    References:
+        Wortsman et al., 2022, Robust fine-tuning of zero-shot models. https://arxiv.org/abs/2109.01903
+    """
+    vectors = [
+        SentenceEncoder(*list(model)[:3], device="cpu").encode(texts, on_truncate="ignore") for model in (first, second)
+    ]
+    ones = np.ones((len(texts), 1), np.float32)
+    solved = torch.from_numpy(
+        np.linalg.lstsq(np.hstack([vectors[0], ones]), vectors[1], rcond=None)[0]
+    )  # (dim + 1, dim)
+    linear = first[2].linear
+    mapped = {"weight": solved[:-1].T @ linear.weight, "bias": solved[:-1].T @ linear.bias + solved[-1]}
+    with torch.no_grad():
+        for part, weights in ((second[0], first[0].state_dict()), (second[2].linear, mapped)):
+            part.load_state_dict({name: (weight + weights[name]) / 2 for name, weight in part.state_dict().items()})
+    return second
 
 
 def cut_neurons(bert: BertModel, inputs: dict[str, Tensor], inner: int) -> None:

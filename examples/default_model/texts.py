@@ -61,7 +61,7 @@ def read_sentences(data: Path, seed: int) -> Iterator[str]:
     seen = sentences_of_evaluation(data)
     least, most = WORDS_OF
     choose = random.Random(seed)
-    of_passages = (choose.choice(END.split(passage)) for _, passage in read_pairs(data))
+    of_passages = (choose.choice(END.split(passage)) for _, passage in read_pairs(data, seed))
     for text in (text for some in (cells(data, SENTENCES), of_passages) for text in some):
         text = clean(text)
         mark = key(text)
@@ -70,7 +70,7 @@ def read_sentences(data: Path, seed: int) -> Iterator[str]:
             yield text
 
 
-def read_pairs(data: Path, *, held: bool = False) -> Iterator[Pair]:
+def read_pairs(data: Path, seed: int | None = None, *, held: bool = False) -> Iterator[Pair]:
     """Yield each passage once, with its title or question, or else its first sentence, source by source.
 
     At most ``MOST_OF_A_SOURCE`` passages of a source, first those with a title or question. ``held``: those that are
@@ -79,7 +79,10 @@ def read_pairs(data: Path, *, held: bool = False) -> Iterator[Pair]:
     seen, runs = sentences_of_evaluation(data), runs_of_evaluation(data)
     for source in sorted((data / PASSAGES).glob("*/passages.tsv.gz")):
         texts = cells(data, [f"{source.relative_to(data)}:query,text"])
-        rows = sorted(zip(texts, texts, strict=True), key=lambda row: not row[0])
+        rows = list(zip(texts, texts, strict=True))
+        if seed is not None:
+            random.Random(seed).shuffle(rows)
+        rows.sort(key=lambda row: not row[0])
         left = MOST_OF_A_SOURCE
         for query, passage in rows:
             passage = clean(passage)

@@ -1,14 +1,14 @@
 """Train the default model: layers of a teacher that learn the vectors of two teachers side by side.
 
 python -m examples.default_model.train --data FOLDER --output FOLDER [--teachers MODEL MODEL ...]
-    [--start MODEL] [--smoke] [--device cuda] [--set NAME=VALUE ...]
+    [--start MODEL [--average]] [--smoke] [--device cuda] [--set NAME=VALUE ...]
 
 Reads the free texts of FOLDER (nli, passages) and the functions of installed packages, except those that are held out
 and those of the evaluation data sets. Writes OUTPUT/model, which sbert/default_model is a copy of, and
 OUTPUT/history.jsonl and OUTPUT/training.png.
 
-1. The vectors of each teacher, less most of their mean, stand side by side: their similarity is the mean of the
-   teachers'.
+1. The vectors of each teacher, less most of their mean, and vectors of the texts' words stand side by side: their
+   similarity is the weighted mean of those of the teachers and of the words.
 2. The student starts as some layers of the first teacher, with the neurons and the tokens that the texts use most, and
    a linear layer that is fitted to those vectors.
 3. It learns the vectors, the similarities and the ranking of the texts of each batch.
@@ -31,9 +31,11 @@ import numpy as np
 import torch
 from safetensors.torch import load_file
 from safetensors.torch import save as as_bytes
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.preprocessing import normalize
 
 from examples.default_model.card import card
-from examples.default_model.imitation import Imitation, Together, fit, neighbours, pruned
+from examples.default_model.imitation import Imitation, Together, averaged, fit, neighbours, pruned
 from examples.default_model.texts import (
     CODE,
     COLLECTIONS,
@@ -49,11 +51,13 @@ from examples.shared import load
 from sbert import SentenceEncoder, Trainer, TrainingConfig
 from sbert.data import read_retrieval, read_sts
 from sbert.evaluation import RetrievalEvaluator, SimilarityEvaluator
+from sbert.search.index.bm25 import terms_of
 from sbert.storage.atomic import write_text
 from sbert.visualization import training_curves
 
 PART = 10_000  # Texts per file of vectors.
 FITTED = 30_000  # Texts that the student's linear layer is fitted to, before the training.
+PROJECTED = 512  # Dimension of the vectors of words.
 EVERY = 1500  # Steps between two evaluations, and two checkpoints.
 DIMS = (256, 128, 64)
 
@@ -64,8 +68,7 @@ class Settings(NamedTuple):
     layers: tuple[int, ...] = (0, 5)  # Layers of the first teacher.
     inner: int = 1024  # Neurons of each feed-forward layer.
     pieces: int = 22_000  # Tokens of the vocabulary.
-    width: int = 384  # Dimension of the vectors that it learns.
-    kept: int = 256  # Dimensions of them that the model keeps.
+    width: int = 256  # Dimension of the vectors.
     longest: int = 512  # max_seq_length.
     trained: int = 320  # max_seq_length in the training.
     sentences: int = 280_000
@@ -75,10 +78,12 @@ class Settings(NamedTuple):
     words: int = 75
     functions: int = 15_000
     rest: float = 0.15  # Length of the mean of a teacher's vectors that is left.
+    lexical: float = 0.1  # Share of the words in the similarities; the teachers have the rest.
     epochs: float = 1.6
     batch: int = 128
     rate: float = 5e-4
-    weight: float = 30.0  # Weight of the similarities between texts in the loss.
+    distance: float = 0.3  # Weight of the distance from the teachers' vectors in the loss.
+    weight: float = 30.0  # Weight of the similarities between texts.
     ranking: float = 1.0  # Weight of the ranking.
     seed: int = 0  # Of the choice of the texts, and of their order.
 
@@ -105,7 +110,7 @@ def read_texts(data: Path, output: Path, settings: Settings) -> Texts:
     choose = random.Random(seed)
     sentences = cached(partial(read_sentences, data, seed), settings.sentences, seed, output / "sentences.jsonl")
     number = settings.pairs + settings.joined + settings.excerpts
-    found = [(*pair,) for pair in cached(partial(read_pairs, data), number, seed, output / "pairs.jsonl")]
+    found = [(*pair,) for pair in cached(partial(read_pairs, data, seed), number, seed, output / "pairs.jsonl")]
     packages = f"{LIBRARY} {CODE}"
     code = cached(partial(read_functions, packages), settings.functions, seed, output / "functions.jsonl")
     whole, behind = found[: settings.pairs], found[settings.pairs :][: settings.joined]
@@ -141,20 +146,42 @@ def taught(name: str, texts: Texts, device: str, folder: Path) -> np.ndarray:
     return np.concatenate(found)
 
 
-def side_by_side(several: list[np.ndarray], rest: float, file: Path) -> np.ndarray:
-    """The teachers' vectors side by side, along their principal directions, (texts, sum of dims) float16, of length 1.
+def of_words(texts: list[str]) -> np.ndarray:
+    """Vectors of the texts' stems, (texts, 512) float32, of length 1: random projections of tf-idf vectors.
+
+    Their similarity is that of the words, except for a random error of 0.04.
+    """
+    stems = partial(terms_of, language="english")
+    weights = TfidfVectorizer(tokenizer=stems, token_pattern=None, sublinear_tf=True, min_df=2).fit_transform(texts)
+    directions = np.random.default_rng(0).normal(size=(weights.shape[1], PROJECTED))
+    return normalize(weights @ directions).astype(np.float32)
+
+
+def side_by_side(several: list[np.ndarray], words: np.ndarray, rest: float, lexical: float, file: Path) -> np.ndarray:
+    """The teachers' vectors and those of words side by side, along their principal directions.
 
     Of each teacher's vectors, so much of their mean is taken away that its length becomes ``rest``: all texts of some
     teachers are similar, and their differences would count little; without their whole mean, similarities of sentences
     agree less with people's. After the rotation, the first dimensions carry the most information, so that vectors can
     be truncated.
+
+    Args:
+        several: The vectors of each teacher, (texts, dim).
+        words: Vectors of the words, (texts, dim).
+        rest: Length of the mean that is left.
+        lexical: Share of the words in the similarity; the teachers have equal parts of the rest.
+        file: Where the directions are cached.
+
+    Returns:
+        (texts, sum of dims) float16, of length 1.
     """
     parts = []
     for vectors in several:
         mean = vectors.mean(0, dtype=np.float32)
         some = vectors.astype(np.float32) - max(0, 1 - rest / np.linalg.norm(mean)) * mean
         parts.append(some / np.linalg.norm(some, axis=1, keepdims=True).clip(1e-6))
-    joined = np.hstack(parts) / np.float32(np.sqrt(len(parts)))
+    shares = [*[np.sqrt((1 - lexical) / len(parts))] * len(parts), np.sqrt(lexical)]
+    joined = np.hstack([np.float32(share) * part for share, part in zip(shares, [*parts, words], strict=True)])
     if not file.exists():  # Cached, because another machine may flip the sign of a direction.
         half = file.with_suffix(".half.npy")
         np.save(half, np.linalg.eigh(joined.T @ joined)[1][:, ::-1])
@@ -179,10 +206,14 @@ def arguments() -> argparse.Namespace:
     names = ["all-MiniLM-L6-v2", "intfloat/multilingual-e5-small"]
     parser.add_argument("--teachers", nargs="+", default=names, help="folders or names on the hub; the first is a BERT")
     parser.add_argument("--start", metavar="MODEL", help="continue with a model that this program made")
+    parser.add_argument("--average", action="store_true", help="with --start: the mean of its weights and the new ones")
     parser.add_argument("--smoke", action="store_true", help="train a small model on few sentences")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="other settings")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.average and not options.start:
+        parser.error("--average needs --start")
+    return options
 
 
 def check_same(output: Path, settings: Settings, teachers: list[str]) -> None:
@@ -212,15 +243,12 @@ def learn(
         keep=1,
         metric="STSb",
     )
-    loss = Imitation(settings.weight, settings.ranking)
+    loss = Imitation(settings.distance, settings.weight, settings.ranking)
     Trainer(student, rows, loss, config, evaluator=partial(figures, data)).fit(resume=True)
 
 
-def write(student: SentenceEncoder, folder: Path, output: Path, longest: int, kept: int) -> SentenceEncoder:
-    """Save the model with the first dimensions and weights in float16, the log and the curve; return it as loaded."""
-    linear = student[2].linear
-    linear.weight, linear.bias = torch.nn.Parameter(linear.weight[:kept]), torch.nn.Parameter(linear.bias[:kept])
-    linear.out_features = len(linear.bias)
+def write(student: SentenceEncoder, folder: Path, output: Path, longest: int) -> SentenceEncoder:
+    """Save the model with weights in float16, the log and the curve; return the model as loaded."""
     with torch.no_grad():
         for weight in student.parameters():
             weight.copy_(weight.half())
@@ -253,9 +281,9 @@ def main() -> None:
 
     texts = read_texts(data, output, settings)
     several = [taught(name, texts, options.device, output / "vectors") for name in options.teachers]
-    vectors = side_by_side(several, settings.rest, output / "directions.npy")
     short, passages = texts.in_order()
     every = [*short, *passages]
+    vectors = side_by_side(several, of_words(every), settings.rest, settings.lexical, output / "directions.npy")
     if options.start:
         student = load(options.start).to(options.device)
     else:
@@ -268,15 +296,18 @@ def main() -> None:
     groups = [neighbours(vectors[some].astype(np.float32), settings.seed) for some in (single, together)]
     rows = list(zip(every, vectors, strict=True))
     learn(student, rows, Together(*groups), data, output / "imitation", settings)
+    if options.average:
+        some = [every[i] for i in chosen]
+        student = averaged(load(options.start), student.to("cpu"), some)
 
     command = ["python -m examples.default_model.train --data FOLDER --output FOLDER", *["--smoke"] * options.smoke]
-    command += ["--start", "MODEL"] if options.start else []
+    command += ["--start", "MODEL", *["--average"] * options.average] if options.start else []
     command += ["--set", *options.set] if options.set else []
     folder = output / "model"
-    after = figures(data, write(student, folder, output, settings.longest, settings.kept))
+    after = figures(data, write(student, folder, output, settings.longest))
     print({name: round(100 * value, 2) for name, value in after.items()})
     sizes = {"sentences": len(texts.sentences), "passages": len(texts.pairs)}
-    dims = [dim for dim in DIMS if dim <= settings.kept]
+    dims = [dim for dim in DIMS if dim <= settings.width]
     text = card(folder, data, options.teachers, dims, settings._asdict(), command=" ".join(command), **sizes)
     (folder / "README.md").write_text(text, encoding="utf-8")
     print(text)

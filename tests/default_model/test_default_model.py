@@ -21,7 +21,7 @@ from safetensors.torch import load_file
 import sbert
 from examples.default_model import imitation, texts
 from examples.default_model.texts import COLLECTIONS
-from sbert import Pooling, SentenceEncoder, Transformer
+from sbert import Dense, Normalize, Pooling, SentenceEncoder, Transformer
 from sbert.cli.main import main
 from sbert.evaluation import STSSuite
 from tests import small
@@ -164,6 +164,7 @@ def test_no_evaluation_data_is_trained_on(tmp_path: Path) -> None:
     put("passages/biology/passages.tsv.gz", "query|text", *rows)
     expected = [("How do cells divide?", passage), ("Others", other), ("Leaves are green.", leaves)]
     assert list(texts.read_pairs(tmp_path)) == expected
+    assert set(texts.read_pairs(tmp_path, 1)) == set(expected)
     shutil.rmtree(tmp_path / "retrieval_dev" / "time")
     with pytest.raises(SystemExit, match=r"lacks retrieval_dev/time; without"):
         next(texts.read_pairs(tmp_path))
@@ -191,6 +192,24 @@ def test_functions_and_what_they_do(tmp_path: Path) -> None:
     assert code.replace("grow", "function") == "def function(tree, by=1):\n    return tree + by"
     (tmp_path / "a.py").write_text("def", encoding="utf-8")
     assert list(texts.functions_of(tmp_path / "a.py")) == []
+
+
+def test_the_mean_of_two_models_whose_vectors_are_rotated(tmp_path: Path) -> None:
+    """The linear layer of one is mapped to the vectors of the other: otherwise their mean would be none of a model."""
+    sentences = [f"the lake number {number}" for number in range(40)]
+    layers = Transformer(small.bert(tmp_path / "bert")), Pooling()
+    expected = SentenceEncoder(*layers, Dense(layers[0].dim, 6), Normalize(), device="cpu").encode(sentences)
+    first = imitation.fit(SentenceEncoder(*layers, device="cpu"), sentences, expected)
+    second = imitation.fit(SentenceEncoder(*layers, device="cpu"), sentences, expected[:, ::-1])
+    vectors = second.encode(sentences)
+    np.testing.assert_allclose(imitation.averaged(first, second, sentences).encode(sentences), vectors, atol=1e-5)
+
+
+def test_words_are_compared_by_their_stems() -> None:
+    from examples.default_model.train import of_words
+
+    vectors = of_words(["cats sleep", "the cat is sleeping", "taxes rise", "a tax rises"])
+    np.testing.assert_allclose(vectors @ vectors.T, np.kron(np.eye(2), np.ones((2, 2))), atol=0.2)
 
 
 @pytest.mark.gate
