@@ -52,8 +52,8 @@ Cranfield (abstracts of aerodynamics), CACM (abstracts of computing) and TIME (n
 {shared} words in a row with their documents were removed from the training passages. BM25 compares words as they are,
 or leaves out stop words and compares stems.
 
-All of these were looked at when the training was chosen (how much of the teachers' mean is left, and the share of the
-words); expect a little less on others.
+All of these were looked at when the training was chosen (how much of the teachers' mean is left, the share of the
+words, and whose weights are averaged); expect a little less on others.
 
 {figures}
 
