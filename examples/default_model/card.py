@@ -53,7 +53,7 @@ Cranfield (abstracts of aerodynamics), CACM (abstracts of computing) and TIME (n
 or leaves out stop words and compares stems.
 
 All of these were looked at when the training was chosen (how much of the teachers' mean is left, the share of the
-words, and whose weights are averaged); expect a little less on others.
+words, and which runs are averaged); expect a little less on others.
 
 {figures}
 
@@ -79,8 +79,8 @@ default where `sbert[search]` is installed. Measure on texts of your own (`examp
 
 The vectors of two teachers, {teachers}, each less so much of its mean that
 a mean of length {rest} is left, stand side by side, and beside them vectors of the words: random projections of the
-tf-idf vectors of the texts' stems, with a share of {lexical} in the similarity: rare words count, as in BM25. All are
-rotated to their principal directions, so that the first dimensions carry the most information.
+tf-idf vectors of the texts' stems, with a share of {lexical} in the similarity, so that rare words count, as in BM25.
+All are rotated to their principal directions, so that the first dimensions carry the most information.
 
 The student starts as the layers {layers} of {first}, with {inner:,} neurons in each feed-forward layer and
 {pieces:,} tokens, those that the training texts use most, and with a linear layer that is fitted to the teachers'

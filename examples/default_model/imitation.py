@@ -96,20 +96,24 @@ def pruned(
 def fit(student: SentenceEncoder, texts: list[str], targets: np.ndarray) -> SentenceEncoder:
     """The student with a new linear layer, from its pooled vectors to the targets: the one with the least squares."""
     pooled = SentenceEncoder(student[0], student[1], device=student.device).encode(texts, on_truncate="ignore")
-    ones = np.ones((len(pooled), 1), np.float32)
+    dense = Dense(pooled.shape[1], targets.shape[1], activation="Identity", bias=True)
     # The last LayerNorm leaves one direction without any variance: rcond keeps its weights from becoming huge.
-    solved = np.linalg.lstsq(np.hstack([pooled, ones]), targets.astype(np.float32), rcond=1e-3)[0]  # (dim + 1, width)
-    dense = Dense(*solved[:-1].shape, activation="Identity", bias=True)
-    with torch.no_grad():
-        dense.linear.weight.copy_(torch.from_numpy(solved[:-1].T.copy()))
-        dense.linear.bias.copy_(torch.from_numpy(solved[-1]))
+    weight, bias = least_squares(pooled, targets.astype(np.float32), rcond=1e-3)
+    dense.linear.load_state_dict({"weight": weight, "bias": bias})
     return SentenceEncoder(student[0], student[1], dense, Normalize(), device=student.device)
 
 
-def averaged(first: SentenceEncoder, second: SentenceEncoder, texts: list[str]) -> SentenceEncoder:
-    """The second model with the mean of the weights of both; the first is one that its training started from.
+def least_squares(vectors: np.ndarray, targets: np.ndarray, rcond: float | None = None) -> tuple[Tensor, Tensor]:
+    """The weight, (target dim, dim), and the bias, (target dim,), of the linear layer from vectors to targets."""
+    ones = np.ones((len(vectors), 1), np.float32)
+    solved = torch.from_numpy(np.linalg.lstsq(np.hstack([vectors, ones]), targets, rcond=rcond)[0])
+    return solved[:-1].T, solved[-1]
 
-    The vectors of the first are mapped to those of the second, by least squares.
+
+def averaged(first: SentenceEncoder, second: SentenceEncoder, texts: list[str]) -> SentenceEncoder:
+    """The second model with the mean of the weights of both. Its training started from the first.
+
+    Before, the linear layer of the first is mapped to the vectors of the second, by least squares.
 
     References:
         Wortsman et al., 2022, Robust fine-tuning of zero-shot models. https://arxiv.org/abs/2109.01903
@@ -117,12 +121,9 @@ def averaged(first: SentenceEncoder, second: SentenceEncoder, texts: list[str]) 
     vectors = [
         SentenceEncoder(*list(model)[:3], device="cpu").encode(texts, on_truncate="ignore") for model in (first, second)
     ]
-    ones = np.ones((len(texts), 1), np.float32)
-    solved = torch.from_numpy(
-        np.linalg.lstsq(np.hstack([vectors[0], ones]), vectors[1], rcond=None)[0]
-    )  # (dim + 1, dim)
+    weight, bias = least_squares(*vectors)
     linear = first[2].linear
-    mapped = {"weight": solved[:-1].T @ linear.weight, "bias": solved[:-1].T @ linear.bias + solved[-1]}
+    mapped = {"weight": weight @ linear.weight, "bias": weight @ linear.bias + bias}
     with torch.no_grad():
         for part, weights in ((second[0], first[0].state_dict()), (second[2].linear, mapped)):
             part.load_state_dict({name: (weight + weights[name]) / 2 for name, weight in part.state_dict().items()})

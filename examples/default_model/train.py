@@ -290,15 +290,15 @@ def main() -> None:
         teacher = load(options.teachers[0]).to(options.device)
         student = pruned(teacher, every, settings.layers, settings.inner, settings.pieces, settings.longest)
     chosen = np.random.default_rng(settings.seed).permutation(len(every))[:FITTED]
-    student = fit(student, [every[i] for i in chosen], vectors[chosen, : settings.width])
+    some = [every[i] for i in chosen]
+    student = fit(student, some, vectors[chosen, : settings.width])
     student.max_seq_length = settings.trained
     single, together = slice(len(texts.sentences)), slice(len(short), None)
-    groups = [neighbours(vectors[some].astype(np.float32), settings.seed) for some in (single, together)]
+    groups = [neighbours(vectors[part].astype(np.float32), settings.seed) for part in (single, together)]
     rows = list(zip(every, vectors, strict=True))
     learn(student, rows, Together(*groups), data, output / "imitation", settings)
     if options.average:
-        some = [every[i] for i in chosen]
-        student = averaged(load(options.start), student.to("cpu"), some)
+        student = averaged(load(options.start).to("cpu"), student.to("cpu"), some)
 
     command = ["python -m examples.default_model.train --data FOLDER --output FOLDER", *["--smoke"] * options.smoke]
     command += ["--start", "MODEL", *["--average"] * options.average] if options.start else []

@@ -9,7 +9,7 @@
   and the settings: another model, or the same one after training, is measured again.
 - Prompts by task (``"STSBenchmark"``), type of task (``"STS"``, ``"Retrieval-query"``) and role (``"query"``) are
   chosen in mteb's own order, as for sentence-transformers.
-- The score of a task with one data set is that of our own suite: STSb, 82.16 with ``sbert-mini`` in both.
+- The score of a task with one data set is that of our own suite.
 - Tasks download their data; ``HF_HUB_OFFLINE=1`` works once they are there.
 """
 
