@@ -11,7 +11,8 @@ OUTPUT/history.jsonl and OUTPUT/training.png.
    similarity is the weighted mean of those of the teachers and of the words.
 2. The student starts as some layers of the first teacher, with the neurons and the tokens that the texts use most, and
    a linear layer that is fitted to those vectors.
-3. It learns the vectors, the similarities and the ranking of the texts of each batch.
+3. It learns the vectors, the similarities and the ranking of the texts of each batch; in the end, the linear layer
+   learns on alone.
 
 An interrupted run continues where it stopped, and keeps the teachers' vectors. --smoke runs everything on a small
 sample, in minutes.
@@ -35,7 +36,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.preprocessing import normalize
 
 from examples.default_model.card import card
-from examples.default_model.imitation import Imitation, Together, averaged, fit, neighbours, pruned
+from examples.default_model.imitation import Imitation, Together, averaged, fit, neighbours, pruned, refined
 from examples.default_model.texts import (
     CODE,
     COLLECTIONS,
@@ -57,6 +58,7 @@ from sbert.visualization import training_curves
 
 PART = 10_000  # Texts per file of vectors.
 FITTED = 30_000  # Texts that the student's linear layer is fitted to, before the training.
+REFINED = 70_000  # Texts that it learns from alone, after the training.
 PROJECTED = 512  # Dimension of the vectors of words.
 EVERY = 1500  # Steps between two evaluations, and two checkpoints.
 DIMS = (256, 128, 64)
@@ -85,6 +87,7 @@ class Settings(NamedTuple):
     distance: float = 0.3  # Weight of the distance from the teachers' vectors in the loss.
     weight: float = 30.0  # Weight of the similarities between texts.
     ranking: float = 1.0  # Weight of the ranking.
+    added: float = 0.6  # Share of the mean of the vectors that is added to each, at the end.
     seed: int = 0  # Of the choice of the texts, and of their order.
 
 
@@ -227,7 +230,13 @@ def check_same(output: Path, settings: Settings, teachers: list[str]) -> None:
 
 
 def learn(
-    student: SentenceEncoder, rows: list[Any], sampler: Together, data: Path, folder: Path, settings: Settings
+    student: SentenceEncoder,
+    rows: list[Any],
+    loss: Imitation,
+    sampler: Together,
+    data: Path,
+    folder: Path,
+    settings: Settings,
 ) -> None:
     """Train the student; continues what an interrupted run left in the folder."""
     config = TrainingConfig(
@@ -243,7 +252,6 @@ def learn(
         keep=1,
         metric="STSb",
     )
-    loss = Imitation(settings.distance, settings.weight, settings.ranking)
     Trainer(student, rows, loss, config, evaluator=partial(figures, data)).fit(resume=True)
 
 
@@ -296,9 +304,13 @@ def main() -> None:
     single, together = slice(len(texts.sentences)), slice(len(short), None)
     groups = [neighbours(vectors[part].astype(np.float32), settings.seed) for part in (single, together)]
     rows = list(zip(every, vectors, strict=True))
-    learn(student, rows, Together(*groups), data, output / "imitation", settings)
+    loss = Imitation(settings.distance, settings.weight, settings.ranking)
+    learn(student, rows, loss, Together(*groups), data, output / "imitation", settings)
     if options.average:
         student = averaged(load(options.start).to("cpu"), student.to("cpu"), some)
+    torch.manual_seed(settings.seed)
+    chosen = np.random.default_rng(settings.seed).permutation(len(every))[:REFINED]
+    student = refined(student.to("cpu"), [every[i] for i in chosen], vectors[chosen], loss, settings.added)
 
     command = ["python -m examples.default_model.train --data FOLDER --output FOLDER", *["--smoke"] * options.smoke]
     command += ["--start", "MODEL", *["--average"] * options.average] if options.start else []

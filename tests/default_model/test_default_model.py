@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from safetensors.torch import load_file
 
 import sbert
@@ -203,6 +204,26 @@ def test_the_mean_of_two_models_whose_vectors_are_rotated(tmp_path: Path) -> Non
     second = imitation.fit(SentenceEncoder(*layers, device="cpu"), sentences, expected[:, ::-1])
     vectors = second.encode(sentences)
     np.testing.assert_allclose(imitation.averaged(first, second, sentences).encode(sentences), vectors, atol=1e-5)
+
+
+def test_the_linear_layer_learns_on_alone_and_the_mean_grows(tmp_path: Path) -> None:
+    sentences = [f"the lake number {number}" for number in range(40)]
+    layers = Transformer(small.bert(tmp_path / "bert")), Pooling()
+    targets = SentenceEncoder(*layers, Dense(layers[0].dim, 6), Normalize(), device="cpu").encode(sentences)
+    loss = imitation.Imitation(0.3, 30.0, 1.0)
+    losses, means = [], []
+    for added in (None, 0.0, 0.5):
+        torch.manual_seed(0)
+        student = imitation.fit(SentenceEncoder(*layers, device="cpu"), sentences, targets)
+        with torch.no_grad():
+            student[2].linear.weight.add_(torch.randn(6, layers[0].dim) / 10)  # Worse than it was fitted.
+        if added is not None:
+            student = imitation.refined(student, sentences, targets, loss, added)
+        vectors = student.encode(sentences, convert_to_tensor=True)
+        losses.append(float(loss(vectors, torch.from_numpy(targets))))
+        means.append(float(vectors.mean(0).norm()))
+    assert losses[1] < losses[0]
+    assert means[2] > means[1]
 
 
 def test_words_are_compared_by_their_stems() -> None:
