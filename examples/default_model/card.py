@@ -88,7 +88,8 @@ vectors. Letters of other scripts are no tokens, so that their words are unknown
 dimensions, and, in all dimensions, the similarities and the ranking (the Kullback-Leibler divergence of the softmax of
 similarities, at temperature {temperature}) of the texts of each batch, in {epochs} epochs of {texts:,} texts, of which
 it read {trained} tokens. A batch has similar sentences and similar passages in it, so that the student learns to tell
-them apart. After that, the linear layer learned on alone, and {added} of the mean of its vectors was added to each.
+them apart. After that, the linear layer alone was trained further, and {added} of the mean of its vectors was added to
+each.
 
 Texts: {sentences_:,} sentences; {passages:,} passages and functions, each with its title, question, first sentence or
 docstring, and with a query as people type it: three to five words, or a sentence, some in lower case or with a typo.

@@ -20,7 +20,7 @@ TEMPERATURE = 0.05  # Of the similarities in the loss of the ranking.
 SCRIPTS = "ARABIC CARIAN CJK CYPRIOT CYRILLIC DEVANAGARI GLAGOLITIC HANGUL HEBREW HIRAGANA KATAKANA".split()
 SCRIPTS += "KATAKANA-HIRAGANA LYCIAN OLD PHOENICIAN RUNIC".split()
 GREEK = set("ιουςͳϳ")
-REFINED_EPOCHS, REFINED_BATCH = 6, 256  # Of the linear layer alone, after the training.
+REFINED_EPOCHS, REFINED_BATCH = 6, 256  # Of the training of the linear layer alone.
 NEIGHBOURS = 8  # Similar sentences, and pairs with similar passages, come in the same batch, so many together.
 
 
@@ -135,13 +135,13 @@ def averaged(first: SentenceEncoder, second: SentenceEncoder, texts: list[str]) 
 def refined(
     student: SentenceEncoder, texts: list[str], targets: np.ndarray, loss: Imitation, added: float
 ) -> SentenceEncoder:
-    """The student whose linear layer has learned on alone: the mean of its weights before and after.
+    """The student after a training of its linear layer alone, which gets the mean of its weights before and after it.
 
-    The other layers do not change, so that their vectors are computed once, and six epochs take two minutes. At the
-    end, the mean of all vectors grows: texts that share no topic become more similar, as people judge them.
+    The other layers do not change, so that their vectors are computed once, and each epoch takes seconds. At the end,
+    a share of the mean of all vectors is added to each, which raises low similarities: they agree better with people's.
 
     Args:
-        student: A SentenceEncoder with a linear layer after its pooling.
+        student: A SentenceEncoder with a linear layer after its pooling; it is changed.
         texts: The texts to learn from.
         targets: (texts, teacher dim), the teachers' vectors.
         loss: The loss of the training.

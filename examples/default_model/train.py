@@ -11,8 +11,8 @@ OUTPUT/history.jsonl and OUTPUT/training.png.
    similarity is the weighted mean of those of the teachers and of the words.
 2. The student starts as some layers of the first teacher, with the neurons and the tokens that the texts use most, and
    a linear layer that is fitted to those vectors.
-3. It learns the vectors, the similarities and the ranking of the texts of each batch; in the end, the linear layer
-   learns on alone.
+3. It learns the vectors, the similarities and the ranking of the texts of each batch; at the end, its linear layer
+   alone is trained further.
 
 An interrupted run continues where it stopped, and keeps the teachers' vectors. --smoke runs everything on a small
 sample, in minutes.
@@ -58,7 +58,7 @@ from sbert.visualization import training_curves
 
 PART = 10_000  # Texts per file of vectors.
 FITTED = 30_000  # Texts that the student's linear layer is fitted to, before the training.
-REFINED = 70_000  # Texts that it learns from alone, after the training.
+REFINED = 70_000  # Texts that it alone is trained on, after the training.
 PROJECTED = 512  # Dimension of the vectors of words.
 EVERY = 1500  # Steps between two evaluations, and two checkpoints.
 DIMS = (256, 128, 64)
@@ -297,9 +297,9 @@ def main() -> None:
     else:
         teacher = load(options.teachers[0]).to(options.device)
         student = pruned(teacher, every, settings.layers, settings.inner, settings.pieces, settings.longest)
-    chosen = np.random.default_rng(settings.seed).permutation(len(every))[:FITTED]
-    some = [every[i] for i in chosen]
-    student = fit(student, some, vectors[chosen, : settings.width])
+    order = np.random.default_rng(settings.seed).permutation(len(every))
+    fit_texts, refine_texts = ([every[i] for i in order[:number]] for number in (FITTED, REFINED))
+    student = fit(student, fit_texts, vectors[order[:FITTED], : settings.width])
     student.max_seq_length = settings.trained
     single, together = slice(len(texts.sentences)), slice(len(short), None)
     groups = [neighbours(vectors[part].astype(np.float32), settings.seed) for part in (single, together)]
@@ -307,10 +307,9 @@ def main() -> None:
     loss = Imitation(settings.distance, settings.weight, settings.ranking)
     learn(student, rows, loss, Together(*groups), data, output / "imitation", settings)
     if options.average:
-        student = averaged(load(options.start).to("cpu"), student.to("cpu"), some)
+        student = averaged(load(options.start).to("cpu"), student.to("cpu"), fit_texts)
     torch.manual_seed(settings.seed)
-    chosen = np.random.default_rng(settings.seed).permutation(len(every))[:REFINED]
-    student = refined(student.to("cpu"), [every[i] for i in chosen], vectors[chosen], loss, settings.added)
+    student = refined(student.to("cpu"), refine_texts, vectors[order[:REFINED]], loss, settings.added)
 
     command = ["python -m examples.default_model.train --data FOLDER --output FOLDER", *["--smoke"] * options.smoke]
     command += ["--start", "MODEL", *["--average"] * options.average] if options.start else []

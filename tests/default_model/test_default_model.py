@@ -206,7 +206,7 @@ def test_the_mean_of_two_models_whose_vectors_are_rotated(tmp_path: Path) -> Non
     np.testing.assert_allclose(imitation.averaged(first, second, sentences).encode(sentences), vectors, atol=1e-5)
 
 
-def test_the_linear_layer_learns_on_alone_and_the_mean_grows(tmp_path: Path) -> None:
+def test_the_linear_layer_alone_learns_and_the_mean_grows(tmp_path: Path) -> None:
     sentences = [f"the lake number {number}" for number in range(40)]
     layers = Transformer(small.bert(tmp_path / "bert")), Pooling()
     targets = SentenceEncoder(*layers, Dense(layers[0].dim, 6), Normalize(), device="cpu").encode(sentences)
