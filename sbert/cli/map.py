@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("-o", "--output", type=new_file, metavar="FILE.html", help="where to write the page")
     add("--image", type=new_file, metavar="FILE", help="write an image, too: .png, .svg or .pdf")
     add("--columns", type=names, default=[], metavar="NAMES", help="columns that the card of a point shows")
-    add("--color-by", metavar="NAME", help="column of numbers, dates or categories that colours the points")
+    add("--color-by", metavar="NAME", help="column that colours the points; the image needs categories")
     add("--topics", type=at_least(0), default=12, metavar="N", help="number of coarse topics (12), 0 for none")
 
 
@@ -79,10 +79,10 @@ def run(arguments: argparse.Namespace) -> None:
         map_page(texts, points, topics, neighbours, columns, arguments.color_by, title, note, arguments.output)
     if arguments.image:
         labels: Any = topics[0].of_each() if topics else None
-        if arguments.color_by:
-            labels = parse_column(columns[arguments.color_by])
-            labels = [name or None for name in labels] if labels.dtype.kind == "O" else labels
-        corpus_map(points, arguments.image, labels, legend=bool(arguments.color_by))
+        column = None if arguments.color_by is None else parse_column(columns[arguments.color_by])
+        if named := column is not None and column.dtype.kind == "O":
+            labels = [name or None for name in column]
+        corpus_map(points, arguments.image, labels, legend=named)
     if not arguments.quiet:
         for path in filter(None, (arguments.output, arguments.image)):
             print(f"{path}: {len(texts):,} texts, laid out by {layout}")

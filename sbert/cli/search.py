@@ -89,7 +89,7 @@ def _hits(arguments: argparse.Namespace, queries: list[str], texts: list[str]) -
     """The scores and the indices of the best texts of each query."""
     from sbert.search import BM25, SparseIndex, semantic_search
     from sbert.search.index.bm25 import choose_language
-    from sbert.search.index.fusion import CANDIDATES, blend, hybrid_weights
+    from sbert.search.index.fusion import CANDIDATES, hybrid_hits
 
     name = os.path.abspath(arguments.model) if os.path.isdir(arguments.model) else arguments.model
     arguments.model = resolve(arguments.model, organisation="sentence-transformers")
@@ -111,8 +111,7 @@ def _hits(arguments: argparse.Namespace, queries: list[str], texts: list[str]) -
     language = choose_language("auto", model)
     bm25 = BM25(language=language)
     bm25.add(texts)
-    both = bm25.search(queries, top_k), dense
-    return blend(both, arguments.top_k, hybrid_weights(queries, language, 2))
+    return hybrid_hits([bm25.search(queries, top_k), dense], queries, bm25._postings, language, arguments.top_k)
 
 
 def _cache_path(path: str, *settings: str | None) -> Path | None:

@@ -54,9 +54,8 @@ def corpus_map(
     Args:
         vectors: Vectors of the texts; vectors of dimension 2 are used as points directly.
         path: Where to save the image; the file extension gives the format. By default, it is only returned.
-        labels: The cluster of each vector, an int or a name, -1 or None for no cluster; or an array of floats or
-            datetime64, which are drawn on a colour scale. Of more than 12 clusters, the legend has the largest 12, and
-            the others together; without a legend, some differ by their markers.
+        labels: The cluster of each vector, an int or a name, -1 or None for no cluster. Of more than 12 clusters, the
+            legend has the largest 12, and the others together; without a legend, some differ by their markers.
         texts: The text of each vector. Up to 30 texts are written beside their points; of more, one per cluster, where
             it is densest.
         legend: Whether the names of clusters stand in a legend; if not, and without texts, they stand on the map.
@@ -88,27 +87,22 @@ def corpus_map(
             raise ValueError(f"there are {len(matrix)} vectors and {len(column)} {name}; pass one for each vector")
     method = None if matrix.shape[1] == 2 else choose_projection(len(matrix))[0]
     points = matrix if method is None else project_vectors(matrix)  # (n, 2)
-    values = np.asarray(labels) if labels is not None and np.asarray(labels).dtype.kind in "fM" else None
-    clusters = _by_cluster(labels if values is None else None, len(points), len(_COLOURS) if legend else None)
+    clusters = _by_cluster(labels, len(points), len(_COLOURS) if legend else None)
     axis = new_axes(figure, ax, 9, 7)
-    if values is not None:
-        colours = []
-        _draw_values(figure, axis, points, values)
-    else:
-        colours = _draw_points(axis, points, clusters, labels is not None, legend)
+    colours = _draw_points(axis, points, clusters, labels is not None, legend)
     axis.set_aspect("equal", adjustable="datalim")
     axis.set(xticks=[], yticks=[])
     axis.spines[:].set_color("0.8")
     if method is not None:
         axis.set_xlabel(LAYOUTS[method], loc="right", fontsize=8, color="0.4")
-    if labels is not None and values is None and len(points) and legend:
+    if labels is not None and len(points) and legend:
         shown = axis.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=9, labelspacing=0.6)
         names, fonts = choose_fonts(text.get_text() for text in shown.get_texts())
         for handle, text, name in zip(shown.legend_handles, shown.get_texts(), names, strict=True):
             handle.set(sizes=[40], alpha=1)
             text.set(text=name, parse_math=False, fontfamily=fonts)
     written: dict[int, str] = {} if texts is None else dict(enumerate(texts))
-    if values is None and (len(written) > _MAX_TEXTS or not legend):
+    if len(written) > _MAX_TEXTS or not legend:
         numbers = np.empty(len(points), np.int64)
         for number, (_, rows) in enumerate(clusters):
             numbers[rows] = number
@@ -135,24 +129,6 @@ def _draw_points(axis: Any, points: Points, clusters: list[Cluster], grey: bool,
         label = f"{'none' if name is None else name} ({len(rows):,})"
         axis.scatter(*points[rows].T, s=size, color=colours[-1], marker=marker, linewidths=0, label=label, **look)
     return colours
-
-
-def _draw_values(figure: Figure, axis: Any, points: Points, values: npt.NDArray[Any]) -> None:
-    """Draw the points in the colours of a scale of numbers or dates; grey where there is none."""
-    from matplotlib import dates
-
-    numbers = dates.date2num(values) if values.dtype.kind == "M" else values.astype(float)
-    finite, size = np.isfinite(numbers), _size(len(points))
-    axis.scatter(*points[~finite].T, s=size, color=_NO_CLUSTER, linewidths=0)
-    low, high = np.quantile(numbers[finite], (0.01, 0.99)).tolist() if finite.any() else (0.0, 1.0)
-    look = {"cmap": "viridis", "linewidths": 0, "alpha": 0.8, "vmin": low, "vmax": high}
-    drawn = axis.scatter(*points[finite].T, s=size, c=numbers[finite], **look)
-    is_date = values.dtype.kind == "M"
-    ticks: Any = dates.AutoDateLocator() if is_date else np.linspace(low, high, 5).tolist()
-    bar = figure.colorbar(drawn, ax=axis, shrink=0.6, extend="both", ticks=ticks, format=None if is_date else "%.4g")
-    if is_date:
-        bar.ax.yaxis.set_major_formatter(dates.ConciseDateFormatter(ticks))
-    bar.outline.set_visible(False)
 
 
 def _size(count: int) -> float:

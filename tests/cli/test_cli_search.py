@@ -17,7 +17,7 @@ from sbert import SentenceEncoder
 from sbert.cli.main import main
 from sbert.pipeline.batching import unique
 from sbert.search import BM25, Index
-from sbert.search.index.fusion import blend, hybrid_weights
+from sbert.search.index.fusion import hybrid_hits
 from tests import small
 from tests.cli.conftest import TEXTS, Run, check_refused, records
 
@@ -189,8 +189,8 @@ def test_words_and_vectors_are_fused(run: Run, folder: Path, model: SentenceEnco
     lexical, index = BM25(language="english"), Index()
     lexical.add(TEXTS)
     index.add(model.encode_document(TEXTS))
-    both = lexical.search(queries, 12), index.search(model.encode_query(queries), 12)
-    expected = blend(both, 5, hybrid_weights(queries, "english", 2))
+    both = [lexical.search(queries, 12), index.search(model.encode_query(queries), 12)]
+    expected = hybrid_hits(both, queries, lexical._postings, "english", 5)
     out = run(named, corpus, *queries, "--hybrid", "--top-k", 5, "--json")[1]
     assert [each["text"] for each in records(out)] == [TEXTS[row] for row in expected.ids.ravel()]
     assert [each["score"] for each in records(out)] == pytest.approx(expected.scores.ravel().tolist(), abs=1e-6)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 
 from sbert.search import BM25, Hits, fuse
-from sbert.search.index.fusion import blend, hybrid_weights
+from sbert.search.index.bm25 import terms_of
+from sbert.search.index.fusion import blend, hybrid_hits
 
 RNG = np.random.default_rng(0)
 
@@ -85,24 +87,47 @@ def test_what_is_empty_or_does_not_fit() -> None:
             fuse(*arguments, **options)  # type: ignore[arg-type]
 
 
-def test_words_weigh_by_the_share_that_is_no_function_word() -> None:
-    queries = [
-        "mountain height",
-        "how high is the mountain",
-        "how is it",
-        "",
-        "the role of the prime minister of Kenya",
-    ]
-    words, dense, sparse = hybrid_weights(queries, "english", 3)
-    assert words.ravel().tolist() == pytest.approx([0.8, 0.3, 0.2, 0.2, 0.4])
-    np.testing.assert_allclose(words + dense + sparse, 1)
-    np.testing.assert_allclose(2 * dense, 3 * sparse)
-    assert hybrid_weights(queries, None, 2)[0].tolist() == [[0.6]] * 5
-    names = np.arange(40)
-    results = [hits(5, k, names) for k in (30, 12)]
-    found = blend(results, 9, hybrid_weights(queries, "english", 2))
-    for query, weight in enumerate(words.ravel()):
-        one = [Hits(result.scores[[query]], result.ids[[query]]) for result in results]
-        expected = fuse(*one, top_k=9, method="weighted", weights=[weight, 1 - weight])
-        assert np.array_equal(found.ids[[query]], expected.ids)
-        np.testing.assert_allclose(found.scores[[query]], expected.scores, rtol=1e-6)
+@pytest.mark.parametrize(
+    ("language", "length", "weight"),
+    [("english", 9, 0.3), ("english", 20, 0.4), ("english", 300, 0.5), (None, 20, 0.3), (None, 300, 0.4)],
+)
+def test_words_weigh_by_the_length_of_documents(language: str | None, length: int, weight: float) -> None:
+    lexical = BM25(language=language)
+    lexical.add([" ".join(["mountain"] * (length - step)) for step in (-1, 0, 1)])
+    results, names = [hits(2, 3, np.arange(3)) for _ in range(3)], ["height", "how high is it"]
+    found = hybrid_hits(results, names, lexical._postings, language, 3)
+    weights = [weight, 0.6 * (1 - weight), 0.4 * (1 - weight)]
+    expected = fuse(*results, top_k=3, method="weighted", weights=weights)
+    np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-6)
+    assert np.array_equal(found.ids, expected.ids)
+
+
+def test_terms_side_by_side_count_a_quarter_more() -> None:
+    """In the best documents that are not removed, for each two terms once; in no language, they do not."""
+    words = "cat dog lake boat tax law".split()
+    texts = [" ".join(RNG.choice(words, RNG.integers(1, 9))) for _ in range(150)]
+    lexical = BM25(language="english")
+    lexical.add(texts)
+    lexical.remove(range(7))
+    queries = ["a cat and the dog and cat, dog!", "lake boat tax", "zebra cat", "law"]
+    first = lexical.search(queries, 143)
+    scores = np.zeros_like(first.scores)
+    for row, query in enumerate(queries):
+        terms = terms_of(query, "english")
+        for rank, (score, name) in enumerate(zip(first.scores[row], first.ids[row], strict=True)):
+            scores[row, rank] = score
+            for pair in set(pairwise(terms)) if rank < 100 else ():
+                if " ".join(pair) in texts[name]:
+                    scores[row, rank] += 0.25 * sum(single(lexical, term)[name] for term in pair)
+    positions = first.ids - 7
+    found = hybrid_hits([Hits(first.scores, positions), first], queries, lexical._postings, "english", 143)
+    wanted = blend([Hits(scores, positions), first], 143, (0.3, 0.7))
+    np.testing.assert_allclose(found.scores, wanted.scores, rtol=1e-5)
+    plain = hybrid_hits([Hits(first.scores, positions), first], queries, lexical._postings, None, 143)
+    assert np.abs(found.scores - plain.scores).max() > 0.01
+
+
+def single(lexical: BM25, term: str) -> dict[int, float]:
+    """The score of one term in each text."""
+    found = lexical.search(term, 1000)
+    return dict(zip(found.ids[0].tolist(), found.scores[0].tolist(), strict=True))

@@ -27,7 +27,7 @@ from sbert.search import BM25, Hits, HybridIndex, Index, Result
 from sbert.search.index import bm25, documents, hybrid_index, passages
 from sbert.search.index.documents import Documents
 from sbert.search.index.filters import parse_where
-from sbert.search.index.fusion import blend, hybrid_weights
+from sbert.search.index.fusion import hybrid_hits
 from tests.children import in_child, run_in_child
 
 RNG = np.random.default_rng(0)
@@ -52,11 +52,13 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def search_parts(model: SentenceEncoder, texts: list[str], names: Any, language: str | None) -> dict[str, Hits]:
     """What the parts of the index find together."""
     index, lexical = Index(), BM25(language=language)
-    index.add(model.encode_document(texts), names)
-    lexical.add(texts, names)
+    known = np.array(range(len(texts)) if names is None else names, object)
+    index.add(model.encode_document(texts))
+    lexical.add(texts)
     by_terms, dense = lexical.search(QUERIES, 1000), index.search(model.encode_query(QUERIES), 1000)
-    both = blend([by_terms, dense], 1000, hybrid_weights(QUERIES, language, 2))
-    return {"lexical": by_terms, "dense": dense, "hybrid": both}
+    both = hybrid_hits([by_terms, dense], QUERIES, lexical._postings, language, 1000)
+    found = {"lexical": by_terms, "dense": dense, "hybrid": both}
+    return {by: Hits(hits.scores, known[hits.ids]) for by, hits in found.items()}
 
 
 def compare(index: HybridIndex, expected: dict[str, Hits], where: Any = None, allowed: Any = None) -> None:

@@ -98,7 +98,7 @@ def compare(index: HybridIndex, models: Any, texts: list[str], ids: list[int]) -
     for by, own, model in (("lexical", BM25(), None), ("dense", Index(), dense), ("sparse", SparseIndex(), sparse)):
         own.add(model.encode_document(texts) if model else texts, ids)
         hits[by] = own.search(model.encode_query(QUERIES) if model else QUERIES, 50)
-    hits["hybrid"] = fuse(*hits.values(), top_k=50, method="weighted", weights=(0.6, 0.24, 0.16))
+    hits["hybrid"] = fuse(*hits.values(), top_k=50, method="weighted", weights=(0.3, 0.42, 0.28))
     for by, found in hits.items():
         for results, row, names in zip(index.search(QUERIES, 50, by=by), found.scores, found.ids, strict=True):
             chosen = row != 0 if by in ("lexical", "sparse") else np.ones(len(row), bool)

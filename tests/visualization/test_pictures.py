@@ -102,8 +102,6 @@ def test_a_legend_has_the_largest_clusters_and_the_others() -> None:
     axis = corpus_map(points, labels=[*names, None, float("nan")]).axes[0]
     assert legend(axis) == ["none (2)", *(f"c{number} ({number})" for number in range(15, 3, -1)), "3 others (6)"]
     assert len({to_hex(one.get_facecolor()[0]) for one in axis.collections}) == 14
-    scale = corpus_map(points, labels=np.linspace(3, 7, 122)).axes[1]
-    assert [scale.get_yticklabels()[end].get_text() for end in (0, -1)] == ["3.04", "6.96"], "the ends of the scale"
 
 
 def test_texts_of_a_map_cover_neither_each_other_nor_points() -> None:
@@ -142,18 +140,6 @@ def test_names_stand_on_the_map_in_place_of_a_legend() -> None:
     for text, middle in zip(axis.texts, (0, 20), strict=True):
         assert text.get_text() == ("right" if middle else "left")
         np.testing.assert_allclose(text.xy, [middle] * 2, atol=2)
-
-
-@pytest.mark.parametrize("kind", ["float64", "datetime64[s]"])
-def test_numbers_and_dates_have_a_colour_scale(kind: str) -> None:
-    values = np.arange(10).astype(kind)
-    values[3] = "NaT" if kind.startswith("d") else "nan"
-    figure = corpus_map(np.eye(10, 2), labels=values)
-    drawn = figure.axes[0].collections
-    assert [len(each.get_offsets()) for each in drawn] == [1, 9]
-    assert len(np.unique(drawn[1].to_rgba(drawn[1].get_array()), axis=0)) == 9
-    assert len(figure.axes) == 2
-    assert corpus_map(np.eye(2), labels=np.full(2, np.nan)).axes
 
 
 # ---------------------------------------------------------------------------------------------------------- curves

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from importlib.resources import files
-from itertools import chain, compress
+from itertools import chain, compress, pairwise
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from sbert.search.index.index_folder import Id, Ids, Mask, Positions
 _TEXT = (1 << 32) - 1
 # How much repeated words and long texts count.
 _K1, _B = 1.5, 0.75
+_END = np.int32(-1).tobytes()  # Behind the terms of a text.
 
 
 class WeightedPostings:
@@ -124,17 +125,33 @@ class Postings:
         self.append(list(texts), {}, next_number)
         self._numbers = {term: number for term, number in numbers.items() if self.uses[number]}
 
+    @property
+    def mean_length(self) -> float:
+        """The mean number of terms of a text."""
+        return float(self._lengths.sum() / max(self._remaining, 1))
+
     def scores(self, term: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
         """The texts that have a term, and its score in each; some may be removed, with a score of 0."""
         if self._norms is None:
             lengths = np.where(self._lengths == 0, np.inf, self._lengths)
-            mean = self._lengths.sum() / max(self._remaining, 1)
-            self._norms = (_K1 * (1 - _B + _B * lengths / mean)).astype(np.float32)
+            self._norms = (_K1 * (1 - _B + _B * lengths / self.mean_length)).astype(np.float32)
         texts, times = self._times.scores(self._number_of(term))
         values: Any = times / (times + self._norms[texts])
         having = len(texts) if self._remaining == len(self._texts) else np.count_nonzero(values)
         values *= np.float32(np.log1p((self._remaining - having + 0.5) / (having + 0.5)))
         return texts, values
+
+    def side_by_side(self, terms: Sequence[str], texts: Positions) -> npt.NDArray[np.float32]:
+        """The sum of the scores of each two terms side by side in a query and in a text, for texts not removed."""
+        sums = np.zeros(len(texts), np.float32)
+        numbers = _join(self._texts[text] + _END for text in texts)
+        owners = np.arange(len(texts)).repeat(self._lengths[texts] + 1)
+        for pair in dict.fromkeys(pairwise(terms)):
+            first, second = map(self._number_of, pair)
+            beside = np.unique(owners[1:][(numbers[:-1] == first) & (numbers[1:] == second) & (first >= 0)])
+            for having, scores in map(self.scores, pair if beside.size else ()):
+                sums[beside] += np.bincount(having, scores, len(self._texts))[texts[beside]]
+        return sums
 
 
 def _join(texts: Iterable[bytes]) -> npt.NDArray[np.int32]:

@@ -24,7 +24,7 @@ from sbert.search.exact.comparison import Hits
 from sbert.search.index.bm25 import choose_language, search_postings, terms_of
 from sbert.search.index.documents import DocumentRecord, Documents, as_json, document_checksum, metadata_json
 from sbert.search.index.filters import Where, parse_where
-from sbert.search.index.fusion import CANDIDATES, Reranker, Result, ResultLists, blend, hybrid_weights, rerank_results
+from sbert.search.index.fusion import CANDIDATES, Reranker, Result, ResultLists, blend, hybrid_hits, rerank_results
 from sbert.search.index.index_folder import Id, Positions
 from sbert.search.index.passages import Passages
 from sbert.search.index.sparse_index import max_of_passages
@@ -291,9 +291,9 @@ class HybridIndex:
             top_k: Maximum number of documents per query.
             by: ``"lexical"`` as ``BM25``, without documents that have none of the words; ``"dense"`` as ``Index``;
                 ``"sparse"`` as ``SparseIndex``, likewise; ``"hybrid"``: the 1,000 best of each, fused with
-                ``method="weighted"``. Words weigh the more, the fewer function words a query has: keywords up to 0.8,
-                a question in a whole sentence often 0.3; without a language always 0.6. The others share the rest,
-                dense and sparse vectors as 3 to 2.
+                ``method="weighted"``. Words weigh 0.5 (0.4 without a language), down to 0.3 for documents of one
+                sentence; with a language, words that are side by side in the query and in the document count more.
+                The others share the rest, dense and sparse vectors as 3 to 2.
             where: Which documents are searched: a dict of fields of the metadata, each with a value, a set of values,
                 or a dict of operators, as in the guide to search; or a function of the metadata that returns a
                 bool and changes nothing. Scores of BM25 do not depend on it.
@@ -339,7 +339,7 @@ class HybridIndex:
                 hits.append(search_postings(loaded.sparse, sparse, deepest, allowed))
             best = hits[0]
             if by == "hybrid":
-                best = blend(hits, depth, hybrid_weights(asked, self.language, len(hits)))
+                best = hybrid_hits(hits, asked, loaded.postings, self.language, depth)
             if tokens is not None:
                 best = self._rank_by_tokens(loaded, best, tokens, k)
             results = self._results(loaded, best, vectors, similarity)
