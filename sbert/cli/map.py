@@ -1,7 +1,7 @@
 """``sbert map``: the texts of a file as points on a page; neighbours have similar meanings.
 
 sbert map texts.txt -o map.html
-sbert map news.csv --column text --color-by date -o map.html --image map.png
+sbert map news.csv --column text --color-by topic -o map.html --image map.png
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("-o", "--output", type=new_file, metavar="FILE.html", help="where to write the page")
     add("--image", type=new_file, metavar="FILE", help="write an image, too: .png, .svg or .pdf")
     add("--columns", type=names, default=[], metavar="NAMES", help="columns that the card of a point shows")
-    add("--color-by", metavar="NAME", help="column that colours the points; the image needs categories")
+    add("--color-by", metavar="NAME", help="column that colours the points; in an image, as categories")
     add("--topics", type=at_least(0), default=12, metavar="N", help="number of coarse topics (12), 0 for none")
 
 
@@ -63,7 +63,6 @@ def run(arguments: argparse.Namespace) -> None:
     texts = [text for text, _ in rows]
     columns = {name: [row[name] for _, row in rows] for name in keep}
     from sbert.visualization import corpus_map, find_topics, map_page, nearest_neighbours, project_vectors
-    from sbert.visualization.map_page import parse_column
     from sbert.visualization.projection import LAYOUTS, choose_projection
 
     _, vectors = encode_input(arguments, texts, normalize_embeddings=True)
@@ -79,10 +78,9 @@ def run(arguments: argparse.Namespace) -> None:
         map_page(texts, points, topics, neighbours, columns, arguments.color_by, title, note, arguments.output)
     if arguments.image:
         labels: Any = topics[0].of_each() if topics else None
-        column = None if arguments.color_by is None else parse_column(columns[arguments.color_by])
-        if named := column is not None and column.dtype.kind == "O":
-            labels = [name or None for name in column]
-        corpus_map(points, arguments.image, labels, legend=named)
+        if arguments.color_by:
+            labels = [None if value in (None, "") else str(value) for value in columns[arguments.color_by]]
+        corpus_map(points, arguments.image, labels, legend=bool(arguments.color_by))
     if not arguments.quiet:
         for path in filter(None, (arguments.output, arguments.image)):
             print(f"{path}: {len(texts):,} texts, laid out by {layout}")

@@ -143,14 +143,15 @@ class Postings:
 
     def side_by_side(self, terms: Sequence[str], texts: Positions) -> npt.NDArray[np.float32]:
         """The sum of the scores of each two terms side by side in a query and in a text, for texts not removed."""
-        sums = np.zeros(len(texts), np.float32)
-        numbers = _join(self._texts[text] + _END for text in texts)
-        owners = np.arange(len(texts)).repeat(self._lengths[texts] + 1)
-        for pair in dict.fromkeys(pairwise(terms)):
-            first, second = map(self._number_of, pair)
-            beside = np.unique(owners[1:][(numbers[:-1] == first) & (numbers[1:] == second) & (first >= 0)])
+        numbers = _join(self._texts[text] + _END for text in texts).astype(np.int64)
+        owners, keys = np.arange(len(texts)).repeat(self._lengths[texts] + 1)[1:], numbers[:-1] << 32 | numbers[1:]
+        wanted = {self._number_of(one) << 32 | self._number_of(next_): (one, next_) for one, next_ in pairwise(terms)}
+        known = np.isin(keys, [*wanted]) & (keys >= 0)  # An unknown term has the number of the end of a text.
+        owners, keys, sums = owners[known], keys[known], np.zeros(len(texts), np.float32)
+        for key, pair in wanted.items():
+            beside = np.unique(owners[keys == key])
             for having, scores in map(self.scores, pair if beside.size else ()):
-                sums[beside] += np.bincount(having, scores, len(self._texts))[texts[beside]]
+                sums[beside] += scores[having.searchsorted(texts[beside])]
         return sums
 
 

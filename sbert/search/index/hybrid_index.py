@@ -292,7 +292,7 @@ class HybridIndex:
             by: ``"lexical"`` as ``BM25``, without documents that have none of the words; ``"dense"`` as ``Index``;
                 ``"sparse"`` as ``SparseIndex``, likewise; ``"hybrid"``: the 1,000 best of each, fused with
                 ``method="weighted"``. Words weigh 0.5 (0.4 without a language), down to 0.3 for documents of one
-                sentence; with a language, words that are side by side in the query and in the document count more.
+                sentence; with a language, terms that are side by side in the query and in a document count more.
                 The others share the rest, dense and sparse vectors as 3 to 2.
             where: Which documents are searched: a dict of fields of the metadata, each with a value, a set of values,
                 or a dict of operators, as in the guide to search; or a function of the metadata that returns a
