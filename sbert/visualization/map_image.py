@@ -157,7 +157,7 @@ def _by_cluster(labels: Iterable[Any] | None, count: int, most: int | None) -> l
 def _write_texts(figure: Figure, axis: Any, points: Points, texts: Mapping[int, str], centred: bool = False) -> None:
     """Write the texts of some rows beside their points, or centred on them; one that would cover another is left out.
 
-    Beside points, it is first moved up or down.
+    Before that, it is moved up or down; centred texts also to the left or right, so that they lie within the image.
     """
     from matplotlib.patheffects import withStroke
     from matplotlib.transforms import Bbox
@@ -169,7 +169,7 @@ def _write_texts(figure: Figure, axis: Any, points: Points, texts: Mapping[int, 
     look |= {"textcoords": "offset points", "path_effects": [withStroke(linewidth=2.5, foreground="white")]}
     offsets, taken = list(product((0, 7, -7, 14, -14, 21, -21), ((6, "left"), (-6, "right")))), []
     if centred:
-        look["fontweight"], offsets = "bold", [(up, (0, "center")) for up in (0, 7, -7)]
+        look["fontweight"], offsets = "bold", list(product((0, 7, -7), ((0, "center"), (0, "left"), (0, "right"))))
     else:
         taken = [Bbox.from_bounds(x - 4, y - 4, 8, 8) for x, y in axis.transData.transform(points[list(texts)])]
     for row, text in zip(texts, written, strict=True):

@@ -133,13 +133,13 @@ def test_what_cannot_be_drawn(draw: Any, message: str) -> None:
 
 
 def test_names_stand_on_the_map_in_place_of_a_legend() -> None:
-    points = np.concatenate([np.random.default_rng(0).normal(size=(40, 2)) + middle for middle in (0, 20)])
-    names = ["left"] * 40 + ["right"] * 39 + [None]
-    axis = corpus_map(points, labels=names, legend=False).axes[0]
+    points = np.concatenate([np.random.default_rng(0).normal((middle, 0), size=(40, 2)) for middle in (0, 50)])
+    left, right = (f"a name as long as the {side} one is" for side in ("left", "right"))  # Too long to be centred.
+    axis = corpus_map(points, labels=[left] * 40 + [right] * 39 + [None], legend=False).axes[0]
     assert axis.get_legend() is None
-    for text, middle in zip(axis.texts, (0, 20), strict=True):
-        assert text.get_text() == ("right" if middle else "left")
-        np.testing.assert_allclose(text.xy, [middle] * 2, atol=2)
+    for text, middle in zip(axis.texts, (0, 50), strict=True):
+        assert text.get_text() == (right if middle else left)
+        np.testing.assert_allclose(text.xy, [middle, 0], atol=2)
 
 
 # ---------------------------------------------------------------------------------------------------------- curves
