@@ -88,12 +88,12 @@ vectors. Letters of other scripts are no tokens, so that their words are unknown
 dimensions, and, in all dimensions, the similarities and the ranking (the Kullback-Leibler divergence of the softmax of
 similarities, at temperature {temperature}) of the texts of each batch, in {epochs} epochs of {texts:,} texts, of which
 it read {trained} tokens. A batch has similar sentences and similar passages in it, so that the student learns to tell
-them apart. After that, the linear layer alone was trained further, and {added} of the mean of its vectors was added to
-each.
+them apart. After that, the linear layer alone was trained further, and {added} times the mean of its vectors was added
+to each.
 
 Texts: {sentences_:,} sentences; {passages:,} passages and functions, each with its title, question, first sentence or
 docstring, and with a query as people type it: three to five words, or a sentence, some in lower case or with a typo.
-Of {excerpts:,} passages, it read the first {words} words.
+Of {excerpts:,} passages, it read {words} words, of two in three the first.
 
 The log and the curve are in the repository's examples/default_model.
 
@@ -105,8 +105,9 @@ Made with {versions}.
 
 ## Data and licences
 
-The weights are under the Apache licence 2.0, like the library; of the teachers, all-MiniLM-L6-v2 is under the Apache
-licence 2.0, multilingual-e5-small under the MIT licence. All texts that they learned from have licences that allow it:
+The weights are under the Apache licence 2.0, like the library; of the teachers, all-MiniLM-L6-v2 and all-mpnet-base-v2
+are under the Apache licence 2.0, multilingual-e5-small under the MIT licence. All texts that the weights learned from
+have licences that allow it:
 
 | texts | licence |
 |---|---|
@@ -135,6 +136,7 @@ courtesy of NIST), presidents' speeches | public domain |
 | digital.gov; CIA's Factbook | CC0 1.0 |
 | Encyclopaedia Britannica of 1911 | public domain |
 | public domain recipes | Unlicense |
+| WordNet 3.0 | WordNet's own, which is like BSD's |
 | functions of Python's standard library | PSF |
 | functions of {code} | MIT, BSD or Apache 2.0; matplotlib's, Pillow's and apsw's own, which are like these |
 
@@ -198,7 +200,8 @@ def card(
         scores = (f"{100 * search(collection):.1f}" for collection in collections.values())
         rows.append([title, *[""] * len(suite.sets), *scores])
     return _CARD.format(
-        **{**settings, "layers": " and ".join(map(str, settings["layers"]))},
+        **settings
+        | {name: f" {word} ".join(map(str, settings[name])) for name, word in {"layers": "and", "words": "or"}.items()},
         command=command,
         texts=sentences + 3 * passages,
         sentences_=sentences,

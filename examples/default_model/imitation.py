@@ -112,24 +112,26 @@ def least_squares(vectors: np.ndarray, targets: np.ndarray, rcond: float | None 
     return solved[:-1].T, solved[-1]
 
 
-def averaged(first: SentenceEncoder, second: SentenceEncoder, texts: list[str]) -> SentenceEncoder:
-    """The second model with the mean of the weights of both. Its training started from the first.
+def averaged(models: Sequence[SentenceEncoder], texts: list[str]) -> SentenceEncoder:
+    """The last of the models with the mean of the weights of all. Their trainings started from the same model.
 
-    Before, the linear layer of the first is mapped to the vectors of the second, by least squares.
+    Before, the linear layer of each is mapped to the vectors of the last, by least squares.
 
     References:
-        Wortsman et al., 2022, Robust fine-tuning of zero-shot models. https://arxiv.org/abs/2109.01903
+        Wortsman et al., 2022, Model soups: averaging weights of multiple fine-tuned models improves accuracy without
+        increasing inference time. https://arxiv.org/abs/2203.05482
     """
-    vectors = [
-        SentenceEncoder(*list(model)[:3], device="cpu").encode(texts, on_truncate="ignore") for model in (first, second)
-    ]
-    weight, bias = least_squares(*vectors)
-    linear = first[2].linear
-    mapped = {"weight": weight @ linear.weight, "bias": weight @ linear.bias + bias}
+    last, parts = models[-1], []
+    vectors = [SentenceEncoder(*list(model)[:3], device="cpu").encode(texts, on_truncate="ignore") for model in models]
+    for model, own in zip(models, vectors, strict=True):
+        weight, bias = least_squares(own, vectors[-1])
+        linear = model[2].linear
+        mapped = {"weight": weight @ linear.weight, "bias": weight @ linear.bias + bias}
+        parts.append((deepcopy(model[0].state_dict()), mapped))
     with torch.no_grad():
-        for part, weights in ((second[0], first[0].state_dict()), (second[2].linear, mapped)):
-            part.load_state_dict({name: (weight + weights[name]) / 2 for name, weight in part.state_dict().items()})
-    return second
+        for layer, weights in zip((last[0], last[2].linear), zip(*parts, strict=True), strict=True):
+            layer.load_state_dict({name: sum(each[name] for each in weights) / len(models) for name in weights[0]})
+    return last
 
 
 def refined(

@@ -1,4 +1,4 @@
-"""The texts that the default model learns from: sentences, passages with queries, and functions with what they do.
+"""The texts that the default model learns from: sentences, passages with queries, definitions, functions.
 
 Only sources whose licences allow it; the card names each. Nothing of the evaluation data sets is among them: no
 sentence of STS, SICK and SNLI's dev and test, and no passage that shares twelve words in a row with a document of the
@@ -11,10 +11,12 @@ import random
 import re
 import sysconfig
 import textwrap
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import crc32
 
 from examples.paper.pretrain import HELD_OUT, cells, key
@@ -38,9 +40,13 @@ CODE_HELD_OUT = "fastapi jinja2 networkx optuna pandas"
 LIBRARY = "library"  # The standard library.
 WORDS_OF = 3, 60  # Minimum and maximum number of words per sentence.
 MOST_OF_A_SOURCE = 15_000  # Passages of one source, so that law and software do not outweigh food and news.
+MOST_OF_RARE = 60_000  # The same, where passages are chosen by their words.
 HELD = 50  # Each so-manieth passage is held out.
 SHARED = 12  # A passage that shares so many words in a row with an evaluation document is left out.
 LONGEST = 1500  # Characters of a function.
+RARE = 30  # Words of fewer texts than that are rare.
+KNOWN = 12  # Words of fewer passages than that are left aside: many are misprints and names.
+WINDOW = 90  # Words of a part of a passage, at the end of a sentence; at most 100.
 END = re.compile(r"(?<=[.!?])[\"')]*\s+(?=[\"'(]*[A-Z0-9])")
 FEW = set(
     "a about after all also an and are as at be been but by can could do does for from had has have he her his how i"
@@ -70,10 +76,12 @@ def read_sentences(data: Path, seed: int) -> Iterator[str]:
             yield text
 
 
-def read_pairs(data: Path, seed: int | None = None, *, held: bool = False) -> Iterator[Pair]:
+def read_pairs(
+    data: Path, seed: int | None = None, *, held: bool = False, most: int = MOST_OF_A_SOURCE
+) -> Iterator[Pair]:
     """Yield each passage once, with its title or question, or else its first sentence, source by source.
 
-    At most ``MOST_OF_A_SOURCE`` passages of a source, first those with a title or question. ``held``: those that are
+    At most ``most`` passages of a source, first those with a title or question. ``held``: those that are
     held out, instead of the others.
     """
     seen, runs = sentences_of_evaluation(data), runs_of_evaluation(data)
@@ -83,7 +91,7 @@ def read_pairs(data: Path, seed: int | None = None, *, held: bool = False) -> It
         if seed is not None:
             random.Random(seed).shuffle(rows)
         rows.sort(key=lambda row: not row[0])
-        left = MOST_OF_A_SOURCE
+        left = most
         for query, passage in rows:
             passage = clean(passage)
             query = clean(query) or END.split(passage)[0]
@@ -93,6 +101,115 @@ def read_pairs(data: Path, seed: int | None = None, *, held: bool = False) -> It
                 seen.add(mark)
                 left -= 1
                 yield query, passage
+
+
+def with_rare_words(data: Path, known: list[str], pairs: list[Pair], most: int, seed: int) -> Iterator[Pair]:
+    """Yield parts of passages with many words that few of the known texts have, those with the most such words first.
+
+    Args:
+        data: The folder with the passages.
+        known: The texts that the model learns from besides.
+        pairs: Their passages, which are left out.
+        most: Number of parts.
+        seed: Of the order.
+    """
+    counts, of_passages = Counter(word for text in known for word in words_of(text)), Counter[str]()
+    seen = {key(passage) for _, passage in pairs}
+    pool = [pair for pair in read_pairs(data, seed, most=MOST_OF_RARE) if key(pair[1]) not in seen]
+    random.Random(seed).shuffle(pool)
+    for _, passage in pool:
+        of_passages.update(words_of(passage))
+
+    def rare(text: str) -> int:
+        return sum(counts[word] < RARE and of_passages[word] >= KNOWN for word in words_of(text))
+
+    for least in (9, 7, 6, 5, 4):
+        for title, passage in pool:
+            if rare(passage) < least:
+                continue
+            part = max(parts_of(passage), key=rare)
+            if rare(part) >= least and key(part) not in seen:
+                if not most:
+                    return
+                seen.add(key(part))
+                counts.update(words_of(f"{title} {part}"))
+                most -= 1
+                yield title, part
+
+
+def parts_of(passage: str) -> Iterator[str]:
+    """The part of a passage from each sentence on that has about ``WINDOW`` words, in whole sentences."""
+    sentences = END.split(passage)
+    for start in range(len(sentences)):
+        part: list[str] = []
+        for sentence in sentences[start:]:
+            words = sentence.split()
+            if part and len(part) + len(words) > WINDOW:
+                break
+            part += words
+        yield " ".join(part[: WINDOW + 10])
+
+
+def words_of(text: str) -> set[str]:
+    """The words of at least three letters of a text."""
+    return set(re.findall(r"[a-z]{3,}", text.lower()))
+
+
+def read_definitions(wordnet: Path, data: Path, known: Collection[str], seed: int) -> Iterator[tuple[str, str, str]]:
+    """Yield a name, the definition and a query for each concept of WordNet whose name has a known word.
+
+    Half of the definitions come with a name, some with an example. A query is some words of the definition, a name
+    with that of a wider concept, an example, or the definition.
+
+    Args:
+        wordnet: The folder with the files data.noun, data.verb, data.adj and data.adv of WordNet 3.0.
+        data: The folder with the evaluation data sets, whose sentences are left out.
+        known: Words that other texts have.
+        seed: Of the choice.
+    """
+    if not (wordnet / "data.noun").exists():
+        raise SystemExit(f"{wordnet} has no WordNet; install Debian's wordnet-base, or pass its folder")
+    choose, seen = random.Random(seed), sentences_of_evaluation(data)
+    concepts = {concept.key: concept for file in sorted(wordnet.glob("data.*")) for concept in read_concepts(file)}
+    for names, gloss, wider, _ in concepts.values():
+        definition, *examples = re.split(r'; (?=")', gloss)
+        if len(definition.split()) < 3 or key(definition) in seen or words_of(" ".join(names)).isdisjoint(known):
+            continue
+        examples = [text for each in examples if key(text := each.strip('"; ')) not in seen and " " in text]
+        passage = f"{choose.choice(names)}: {definition}" if choose.random() < 0.4 else definition
+        if examples and choose.random() < 0.6:
+            passage += f". {choose.choice(examples)}"
+        kind = choose.random()
+        if kind < 0.3 and wider:
+            query = f"{choose.choice(names)} {choose.choice(concepts[choose.choice(wider)].names)}"
+        elif kind < 0.55:
+            query = few_words(definition, choose) or definition
+        else:
+            query = choose.choice(examples) if examples and kind < 0.75 else definition
+        name = choose.choice(names) if choose.random() < 0.6 else ", ".join(names[:4])
+        yield name, passage, with_typo(query, choose) if choose.random() < 0.2 else query
+
+
+class Concept(NamedTuple):
+    """A synset of WordNet."""
+
+    names: list[str]
+    gloss: str  # The definition, and examples in quotation marks.
+    wider: list[tuple[str, str]]  # The keys of the concepts that it is a kind of.
+    key: tuple[str, str]  # Part of speech and offset.
+
+
+def read_concepts(file: Path) -> Iterator[Concept]:
+    """Yield the concepts of a data file of WordNet, whose lines the manual page wndb(5WN) explains."""
+    kind = file.suffix
+    for line in file.read_text(encoding="utf-8").splitlines():
+        if not line.startswith("  "):  # The licence.
+            fields, _, gloss = line.partition(" | ")
+            offset, _, _, number, *rest = fields.split()
+            last = 2 * int(number, 16)
+            names = [re.sub(r"\(\w+\)$", "", name).replace("_", " ") for name in rest[:last:2]]
+            wider = [(kind, to) for mark, to in pairwise(rest[last:]) if mark in ("@", "@i")]
+            yield Concept(names, gloss.strip(), wider, (kind, offset))
 
 
 def read_functions(packages: str) -> Iterator[Pair]:
@@ -151,6 +268,17 @@ def typed(pair: Pair, chance: random.Random) -> str:
     if chance.random() < 0.5:
         query = query.lower().rstrip(".?!")
     return with_typo(query, chance) if chance.random() < 0.3 else query
+
+
+def excerpt(pair: Pair, lengths: Sequence[int], chance: random.Random) -> Pair:
+    """A pair with some of the words of its passage, one in three from the middle; its title, or a sentence of them."""
+    title, passage = pair
+    words, most = passage.split(), chance.choice(lengths)
+    start = chance.choice((0, 0, max(0, len(words) - most) // 2))
+    part = " ".join(words[start : start + most])
+    if start and title == END.split(passage)[0]:
+        title = END.split(part)[:2][-1]  # The first may lack its beginning.
+    return title, part
 
 
 def few_words(text: str, chance: random.Random, least: int = 3, most: int = 5) -> str:

@@ -1,7 +1,8 @@
 """Train the default model: layers of a teacher that learn the vectors of two teachers side by side.
 
 python -m examples.default_model.train --data FOLDER --output FOLDER [--teachers MODEL MODEL ...]
-    [--start MODEL [--average]] [--smoke] [--device cuda] [--set NAME=VALUE ...]
+    [--start MODEL] [--average MODEL ...] [--without FOLDER ...] [--wordnet FOLDER] [--smoke] [--device cuda]
+    [--set NAME=VALUE ...]
 
 Reads the free texts of FOLDER (nli, passages) and the functions of installed packages, except those that are held out
 and those of the evaluation data sets. Writes OUTPUT/model, which sbert/default_model is a copy of, and
@@ -22,6 +23,8 @@ import argparse
 import json
 import random
 import shutil
+from collections import Counter
+from collections.abc import Iterable
 from functools import partial
 from hashlib import sha256
 from importlib import import_module
@@ -43,11 +46,16 @@ from examples.default_model.texts import (
     LIBRARY,
     Pair,
     cached,
+    excerpt,
+    read_definitions,
     read_functions,
     read_pairs,
     read_sentences,
     typed,
+    with_rare_words,
+    words_of,
 )
+from examples.paper.pretrain import key
 from examples.shared import load
 from sbert import SentenceEncoder, Trainer, TrainingConfig
 from sbert.data import read_retrieval, read_sts
@@ -76,9 +84,11 @@ class Settings(NamedTuple):
     sentences: int = 280_000
     pairs: int = 40_000  # Passages, each with its title and a query as people type it.
     joined: int = 1500  # More of them, behind another one.
-    excerpts: int = 40_000  # More of them, of each the first words alone.
-    words: int = 75
+    excerpts: int = 40_000  # More of them, of each so many words alone.
+    words: tuple[int, ...] = (60, 90, 120, 180)
     functions: int = 15_000
+    rare: int = 0  # Parts of passages with words that the other texts seldom have.
+    definitions: int = 0  # Of WordNet.
     rest: float = 0.15  # Length of the mean of a teacher's vectors that is left.
     lexical: float = 0.1  # Share of the words in the similarities; the teachers have the rest.
     epochs: float = 1.6
@@ -87,7 +97,7 @@ class Settings(NamedTuple):
     distance: float = 0.3  # Weight of the distance from the teachers' vectors in the loss.
     weight: float = 30.0  # Weight of the similarities between texts.
     ranking: float = 1.0  # Weight of the ranking.
-    added: float = 0.6  # Share of the mean of the vectors that is added to each, at the end.
+    added: float = 1.0  # Share of the mean of the vectors that is added to each, at the end.
     seed: int = 0  # Of the choice of the texts, and of their order.
 
 
@@ -107,22 +117,37 @@ class Texts(NamedTuple):
         return [*self.sentences, *titles, *self.queries], passages
 
 
-def read_texts(data: Path, output: Path, settings: Settings) -> Texts:
-    """The texts, cached in files."""
+def read_texts(data: Path, output: Path, settings: Settings, wordnet: Path, without: Iterable[Path] = ()) -> Texts:
+    """The texts, cached in files; without the passages of runs that are in other folders."""
     seed = settings.seed
     choose = random.Random(seed)
     sentences = cached(partial(read_sentences, data, seed), settings.sentences, seed, output / "sentences.jsonl")
     number = settings.pairs + settings.joined + settings.excerpts
-    found = [(*pair,) for pair in cached(partial(read_pairs, data, seed), number, seed, output / "pairs.jsonl")]
+    lines = (line for folder in without for line in (folder / "pairs.jsonl").read_text(encoding="utf-8").splitlines())
+    used = {key(json.loads(line)[1]) for line in lines}
+    unseen = (pair for pair in read_pairs(data, seed) if key(pair[1]) not in used)
+    found = [(*pair,) for pair in cached(lambda: unseen, number, seed, output / "pairs.jsonl")]
     packages = f"{LIBRARY} {CODE}"
     code = cached(partial(read_functions, packages), settings.functions, seed, output / "functions.jsonl")
     whole, behind = found[: settings.pairs], found[settings.pairs :][: settings.joined]
-    begin = [(title, " ".join(text.split()[: settings.words])) for title, text in found[len(whole) + len(behind) :]]
+    begin = [excerpt(pair, settings.words, choose) for pair in found[len(whole) + len(behind) :]]
     queries = [typed(pair, choose) for pair in whole]
-    late = [(title, f"{choose.choice(whole)[1]} {passage}") for title, passage in behind]
+    late = [(title, f"{choose.choice(found)[1]} {passage}") for title, passage in behind]
     queries += [typed(pair, choose) for pair in behind] + [typed((asks, asks), choose) for asks, _ in code]
     queries += [typed(pair, choose) for pair in begin]
     pairs = [*whole, *late, *map(tuple, code), *begin]
+    known = [*sentences, *(text for pair in found for text in pair)]
+    if settings.rare:
+        read = partial(with_rare_words, data, known, found, settings.rare, seed)
+        rare = [(*pair,) for pair in cached(read, None, seed, output / "rare.jsonl")]
+        pairs += rare
+        queries += [typed(pair, choose) for pair in rare]
+    if settings.definitions:
+        words = Counter(word for text in [*known, *(text for _, text in pairs)] for word in words_of(text))
+        read = partial(read_definitions, wordnet, data, {word for word, number in words.items() if number > 2}, seed)
+        triples = cached(read, settings.definitions, seed, output / "definitions.jsonl")
+        pairs += [(name, passage) for name, passage, _ in triples]
+        queries += [query for *_, query in triples]
     return Texts(sentences, pairs, queries)
 
 
@@ -206,17 +231,19 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, metavar="FOLDER")
     parser.add_argument("--output", type=Path, required=True, metavar="FOLDER")
+    wordnet = Path("/usr/share/wordnet")
+    parser.add_argument("--wordnet", type=Path, default=wordnet, metavar="FOLDER", help=f"WordNet 3.0; {wordnet}")
     names = ["all-MiniLM-L6-v2", "intfloat/multilingual-e5-small"]
     parser.add_argument("--teachers", nargs="+", default=names, help="folders or names on the hub; the first is a BERT")
     parser.add_argument("--start", metavar="MODEL", help="continue with a model that this program made")
-    parser.add_argument("--average", action="store_true", help="with --start: the mean of its weights and the new ones")
+    parser.add_argument("--average", nargs="+", default=[], metavar="MODEL", help="the mean of theirs and its weights")
+    parser.add_argument(
+        "--without", nargs="+", type=Path, default=[], metavar="FOLDER", help="runs with other passages"
+    )
     parser.add_argument("--smoke", action="store_true", help="train a small model on few sentences")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="other settings")
-    options = parser.parse_args()
-    if options.average and not options.start:
-        parser.error("--average needs --start")
-    return options
+    return parser.parse_args()
 
 
 def check_same(output: Path, settings: Settings, teachers: list[str]) -> None:
@@ -287,7 +314,7 @@ def main() -> None:
     # Intel Xeon of the fifth generation.
     torch.backends.cuda.enable_flash_sdp(False)
 
-    texts = read_texts(data, output, settings)
+    texts = read_texts(data, output, settings, options.wordnet, options.without)
     several = [taught(name, texts, options.device, output / "vectors") for name in options.teachers]
     short, passages = texts.in_order()
     every = [*short, *passages]
@@ -307,12 +334,14 @@ def main() -> None:
     loss = Imitation(settings.distance, settings.weight, settings.ranking)
     learn(student, rows, loss, Together(*groups), data, output / "imitation", settings)
     if options.average:
-        student = averaged(load(options.start).to("cpu"), student.to("cpu"), fit_texts)
+        student = averaged([*(load(name).to("cpu") for name in options.average), student.to("cpu")], fit_texts)
     torch.manual_seed(settings.seed)
     student = refined(student.to("cpu"), refine_texts, vectors[order[:REFINED]], loss, settings.added)
 
     command = ["python -m examples.default_model.train --data FOLDER --output FOLDER", *["--smoke"] * options.smoke]
-    command += ["--start", "MODEL", *["--average"] * options.average] if options.start else []
+    command += ["--start", "MODEL"] if options.start else []
+    command += ["--average", *["MODEL"] * len(options.average)] if options.average else []
+    command += ["--without", *["FOLDER"] * len(options.without)] if options.without else []
     command += ["--set", *options.set] if options.set else []
     folder = output / "model"
     after = figures(data, write(student, folder, output, settings.longest))

@@ -182,6 +182,55 @@ def test_queries_as_people_type_them() -> None:
     }
 
 
+def test_excerpts_from_the_middle_have_a_title_of_their_own() -> None:
+    passage = "One two three. Four five six. Seven eight nine. Ten."
+    made = {texts.excerpt(("One two three.", passage), (4, 6), random.Random(seed)) for seed in range(40)}
+    assert made == {
+        *[("One two three.", "One two three. Four"), ("One two three.", "One two three. Four five six.")],
+        *[("Seven", "Four five six. Seven"), ("Four five six.", "three. Four five six. Seven eight")],
+    }
+    (titled,) = {texts.excerpt(("Numbers", passage), (6,), random.Random(seed))[0] for seed in range(9)}
+    assert titled == "Numbers"
+
+
+def test_the_parts_of_passages_with_the_most_rare_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    rare = "hypersonic shock ogive enthalpy plenum airfoil camber flutter wake".split()
+    part = f"{' '.join(rare[:5])}.".capitalize()
+    passages = [("A", f"{' '.join(rare)} here."), ("B", f"{'the ' * 90}. {part}"), ("C", "No.")]
+    others = [("D", f"{word}.") for word in rare for _ in range(12)]
+    monkeypatch.setattr(texts, "read_pairs", lambda *_, **__: iter([*passages, *others, ("E", " ".join(rare))]))
+    known = [("E", " ".join(rare))]
+    assert [*texts.with_rare_words(Path(), ["here", "the"], known, 9, 0)] == [passages[0], ("B", part)]
+    assert [*texts.with_rare_words(Path(), ["here", "the"], known, 1, 0)] == passages[:1]
+    assert [*texts.with_rare_words(Path(), rare * texts.RARE, known, 9, 0)] == []
+
+
+def test_definitions_of_wordnet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(texts, "sentences_of_evaluation", lambda _: {texts.key("known from a test set")})
+    (tmp_path / "data.noun").write_text(
+        "  1 This software and database is provided as it is.\n"
+        "00000001 03 n 01 animal 0 000 | a living being that moves\n"
+        '00000002 05 n 02 house_cat(a) 0 puss 0 001 @ 00000001 n 0000 | a small feline; "the cat sleeps"; "cats"\n'
+        "00000003 05 n 01 zyx 0 000 | a name of nothing known\n"
+        "00000004 05 n 01 animal 0 000 | known from a test set\n",
+        encoding="utf-8",
+    )
+    made = [each for seed in range(200) for each in texts.read_definitions(tmp_path, tmp_path, {"cat", "animal"}, seed)]
+    assert {name for name, *_ in made} == {"animal", "house cat", "puss", "house cat, puss"}
+    assert {passage for _, passage, _ in made} == {
+        f"{name}{what}"
+        for names, whats in (
+            (("", "animal: "), ["a living being that moves"]),
+            (("", "house cat: ", "puss: "), ["a small feline", "a small feline. the cat sleeps"]),
+        )
+        for name in names
+        for what in whats
+    }
+    assert {"house cat animal", "puss animal", "the cat sleeps", "a small feline"} < {query for *_, query in made}
+    with pytest.raises(SystemExit, match="has no WordNet; install"):
+        next(texts.read_definitions(tmp_path / "none", tmp_path, set(), 0))
+
+
 def test_functions_and_what_they_do(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text(
         'def grow(tree, by=1):\n    """Grow a tree by some metres. Slowly.\n\n    More."""\n    return tree + by\n\n\n'
@@ -195,15 +244,32 @@ def test_functions_and_what_they_do(tmp_path: Path) -> None:
     assert list(texts.functions_of(tmp_path / "a.py")) == []
 
 
-def test_the_mean_of_two_models_whose_vectors_are_rotated(tmp_path: Path) -> None:
-    """The linear layer of one is mapped to the vectors of the other: otherwise their mean would be none of a model."""
+def test_the_mean_of_models_whose_vectors_are_rotated(tmp_path: Path) -> None:
+    """The linear layers are mapped to the vectors of the last: otherwise their mean would be none of a model."""
     sentences = [f"the lake number {number}" for number in range(40)]
     layers = Transformer(small.bert(tmp_path / "bert")), Pooling()
     expected = SentenceEncoder(*layers, Dense(layers[0].dim, 6), Normalize(), device="cpu").encode(sentences)
     first = imitation.fit(SentenceEncoder(*layers, device="cpu"), sentences, expected)
-    second = imitation.fit(SentenceEncoder(*layers, device="cpu"), sentences, expected[:, ::-1])
-    vectors = second.encode(sentences)
-    np.testing.assert_allclose(imitation.averaged(first, second, sentences).encode(sentences), vectors, atol=1e-5)
+    second, third = (
+        imitation.fit(SentenceEncoder(*layers, device="cpu"), sentences, targets)
+        for targets in (expected[:, ::-1], -expected)
+    )
+    vectors = third.encode(sentences)
+    mean = imitation.averaged([first, second, third], sentences)
+    np.testing.assert_allclose(mean.encode(sentences), vectors, atol=1e-5)
+
+
+def test_the_mean_of_models_has_the_mean_of_all_weights(tmp_path: Path) -> None:
+    models = []
+    for number in (1.0, 2.0, 6.0):
+        layers = Transformer(small.bert(tmp_path / "bert")), Pooling()
+        model = SentenceEncoder(*layers, Dense(layers[0].dim, 6), Normalize(), device="cpu")
+        with torch.no_grad():
+            for weight in model[0].parameters():
+                weight.fill_(number)
+        models.append(model)
+    for weight in imitation.averaged(models, ["the lake", "a house"])[0].parameters():
+        assert torch.equal(weight, torch.full_like(weight, 3.0))
 
 
 def test_the_linear_layer_alone_learns_and_the_mean_grows(tmp_path: Path) -> None:
