@@ -23,7 +23,7 @@ computed in float64 and rounded to float32, and of equal scores the first row co
 >>> for hit in hits[0]:  # those of the first query
 ...     print(f"{hit.score:.2f}  {corpus[hit.row]}")
 0.59  The cat sleeps.
-0.43  A kitten is napping.
+0.44  A kitten is napping.
 """
 
 from sbert.inputs.arguments import publish
