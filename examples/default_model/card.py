@@ -77,7 +77,7 @@ default where `sbert[search]` is installed. Measure on texts of your own (`examp
 {command}
 ```
 
-The vectors of two teachers, {teachers}, each less so much of its mean that
+The vectors of the teachers, {teachers}, each less so much of its mean that
 a mean of length {rest} is left, stand side by side, and beside them vectors of the words: random projections of the
 tf-idf vectors of the texts' stems, with a share of {lexical} in the similarity, so that rare words count, as in BM25.
 All are rotated to their principal directions, so that the first dimensions carry the most information.
@@ -88,12 +88,13 @@ vectors. Letters of other scripts are no tokens, so that their words are unknown
 dimensions, and, in all dimensions, the similarities and the ranking (the Kullback-Leibler divergence of the softmax of
 similarities, at temperature {temperature}) of the texts of each batch, in {epochs} epochs of {texts:,} texts, of which
 it read {trained} tokens. A batch has similar sentences and similar passages in it, so that the student learns to tell
-them apart. After that, the linear layer alone was trained further, and {added} times the mean of its vectors was added
-to each.
+them apart. After that, the linear layer alone was trained further, and the mean of its vectors, times {added}, was
+added to each.
 
 Texts: {sentences_:,} sentences; {passages:,} passages and functions, each with its title, question, first sentence or
 docstring, and with a query as people type it: three to five words, or a sentence, some in lower case or with a typo.
-Of {excerpts:,} passages, it read {words} words, of two in three the first.
+Of {excerpts:,} passages, it read {words} words alone: of two in three the first, of the others those in the
+middle.
 
 The log and the curve are in the repository's examples/default_model.
 
@@ -106,7 +107,7 @@ Made with {versions}.
 ## Data and licences
 
 The weights are under the Apache licence 2.0, like the library; of the teachers, all-MiniLM-L6-v2 and all-mpnet-base-v2
-are under the Apache licence 2.0, multilingual-e5-small under the MIT licence. All texts that the weights learned from
+are under the Apache licence 2.0, multilingual-e5-small under the MIT licence. All texts that the model learned from
 have licences that allow it:
 
 | texts | licence |
@@ -136,7 +137,7 @@ courtesy of NIST), presidents' speeches | public domain |
 | digital.gov; CIA's Factbook | CC0 1.0 |
 | Encyclopaedia Britannica of 1911 | public domain |
 | public domain recipes | Unlicense |
-| WordNet 3.0 | WordNet's own, which is like BSD's |
+| WordNet 3.0, copyright 2006 by Princeton University | WordNet's own, which is like BSD's |
 | functions of Python's standard library | PSF |
 | functions of {code} | MIT, BSD or Apache 2.0; matplotlib's, Pillow's and apsw's own, which are like these |
 
@@ -148,7 +149,8 @@ model is wanted: first steps, tests, notebooks, machines without a GPU or a netw
 - English only: words in other scripts are unknown, and texts of such words cause a warning; words of other languages in
   Latin letters are split into many tokens.
 - It reads {longest} tokens of a text: split longer texts into passages. What a text says at its beginning counts more.
-- It is no fair test to measure it on ClapNQ, Natural Questions, SciTLDR, MedQuAD or Stack Exchange.
+- It is no fair test to measure it on ClapNQ, Natural Questions, SciTLDR, MedQuAD, Stack Exchange, or on the definitions
+  of WordNet that are in STS13.
 - With `truncate_dim` below {width}, retrieval loses far more than similarity does: see the table.
 - llama.cpp's converter knows a tokenizer by the token ids of one test string, and does not know this vocabulary. Its
   normalizer and pre-tokenizer are those of BERT uncased, which the converter calls "jina-v2-en".
@@ -200,8 +202,7 @@ def card(
         scores = (f"{100 * search(collection):.1f}" for collection in collections.values())
         rows.append([title, *[""] * len(suite.sets), *scores])
     return _CARD.format(
-        **settings
-        | {name: f" {word} ".join(map(str, settings[name])) for name, word in {"layers": "and", "words": "or"}.items()},
+        **settings | {"layers": listed(settings["layers"], "and"), "words": listed(settings["words"], "or")},
         command=command,
         texts=sentences + 3 * passages,
         sentences_=sentences,
@@ -222,6 +223,11 @@ def card(
         table="\n".join(f"| {name} | {value} |" for name, value in settings.items()),
         versions=", ".join(f"{name} {version(name)}" for name in ("sbert", "torch", "transformers")),
     )
+
+
+def listed(numbers: Sequence[int], last: str) -> str:
+    """Numbers with commas, and a word before the last."""
+    return f" {last} ".join(filter(None, [", ".join(map(str, numbers[:-1])), str(numbers[-1])]))
 
 
 def bm25(collection: Retrieval, language: str | None = None) -> float:

@@ -127,7 +127,7 @@ def averaged(models: Sequence[SentenceEncoder], texts: list[str]) -> SentenceEnc
         weight, bias = least_squares(own, vectors[-1])
         linear = model[2].linear
         mapped = {"weight": weight @ linear.weight, "bias": weight @ linear.bias + bias}
-        parts.append((deepcopy(model[0].state_dict()), mapped))
+        parts.append((model[0].state_dict(), mapped))
     with torch.no_grad():
         for layer, weights in zip((last[0], last[2].linear), zip(*parts, strict=True), strict=True):
             layer.load_state_dict({name: sum(each[name] for each in weights) / len(models) for name in weights[0]})

@@ -46,7 +46,7 @@ SHARED = 12  # A passage that shares so many words in a row with an evaluation d
 LONGEST = 1500  # Characters of a function.
 RARE = 30  # Words of fewer texts than that are rare.
 KNOWN = 12  # Words of fewer passages than that are left aside: many are misprints and names.
-WINDOW = 90  # Words of a part of a passage, at the end of a sentence; at most 100.
+WINDOW = 90  # Most words of a part of a passage, in whole sentences; a longer first sentence is cut after 100.
 END = re.compile(r"(?<=[.!?])[\"')]*\s+(?=[\"'(]*[A-Z0-9])")
 FEW = set(
     "a about after all also an and are as at be been but by can could do does for from had has have he her his how i"
@@ -103,14 +103,13 @@ def read_pairs(
                 yield query, passage
 
 
-def with_rare_words(data: Path, known: list[str], pairs: list[Pair], most: int, seed: int) -> Iterator[Pair]:
-    """Yield parts of passages with many words that few of the known texts have, those with the most such words first.
+def with_rare_words(data: Path, known: list[str], pairs: list[Pair], seed: int) -> Iterator[Pair]:
+    """Yield parts of passages with many words that few of the known texts have: first those with nine such words.
 
     Args:
         data: The folder with the passages.
         known: The texts that the model learns from besides.
         pairs: Their passages, which are left out.
-        most: Number of parts.
         seed: Of the order.
     """
     counts, of_passages = Counter(word for text in known for word in words_of(text)), Counter[str]()
@@ -124,16 +123,14 @@ def with_rare_words(data: Path, known: list[str], pairs: list[Pair], most: int, 
         return sum(counts[word] < RARE and of_passages[word] >= KNOWN for word in words_of(text))
 
     for least in (9, 7, 6, 5, 4):
-        for title, passage in pool:
-            if rare(passage) < least:
+        for pair in pool:
+            if rare(pair[1]) < least:
                 continue
-            part = max(parts_of(passage), key=rare)
+            part = max(parts_of(pair[1]), key=rare)
             if rare(part) >= least and key(part) not in seen:
-                if not most:
-                    return
                 seen.add(key(part))
+                title, part = partly(pair, part)
                 counts.update(words_of(f"{title} {part}"))
-                most -= 1
                 yield title, part
 
 
@@ -158,7 +155,7 @@ def words_of(text: str) -> set[str]:
 def read_definitions(wordnet: Path, data: Path, known: Collection[str], seed: int) -> Iterator[tuple[str, str, str]]:
     """Yield a name, the definition and a query for each concept of WordNet whose name has a known word.
 
-    Half of the definitions come with a name, some with an example. A query is some words of the definition, a name
+    Two in five definitions come with a name, some with an example. A query is some words of the definition, a name
     with that of a wider concept, an example, or the definition.
 
     Args:
@@ -173,7 +170,9 @@ def read_definitions(wordnet: Path, data: Path, known: Collection[str], seed: in
     concepts = {concept.key: concept for file in sorted(wordnet.glob("data.*")) for concept in read_concepts(file)}
     for names, gloss, wider, _ in concepts.values():
         definition, *examples = re.split(r'; (?=")', gloss)
-        if len(definition.split()) < 3 or key(definition) in seen or words_of(" ".join(names)).isdisjoint(known):
+        if len(definition.split()) < 3 or words_of(" ".join(names)).isdisjoint(known):
+            continue
+        if not seen.isdisjoint(map(key, [definition, *definition.split(";"), *names, ", ".join(names[:4])])):
             continue
         examples = [text for each in examples if key(text := each.strip('"; ')) not in seen and " " in text]
         passage = f"{choose.choice(names)}: {definition}" if choose.random() < 0.4 else definition
@@ -272,11 +271,15 @@ def typed(pair: Pair, chance: random.Random) -> str:
 
 def excerpt(pair: Pair, lengths: Sequence[int], chance: random.Random) -> Pair:
     """A pair with some of the words of its passage, one in three from the middle; its title, or a sentence of them."""
-    title, passage = pair
-    words, most = passage.split(), chance.choice(lengths)
+    words, most = pair[1].split(), chance.choice(lengths)
     start = chance.choice((0, 0, max(0, len(words) - most) // 2))
-    part = " ".join(words[start : start + most])
-    if start and title == END.split(passage)[0]:
+    return partly(pair, " ".join(words[start : start + most]))
+
+
+def partly(pair: Pair, part: str) -> Pair:
+    """The title and a part of a passage; a title that is its first sentence is exchanged for a sentence of the part."""
+    title, passage = pair
+    if title == END.split(passage)[0] and not passage.startswith(part):
         title = END.split(part)[:2][-1]  # The first may lack its beginning.
     return title, part
 

@@ -28,6 +28,7 @@ from collections.abc import Iterable
 from functools import partial
 from hashlib import sha256
 from importlib import import_module
+from itertools import compress, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -51,6 +52,7 @@ from examples.default_model.texts import (
     read_functions,
     read_pairs,
     read_sentences,
+    sentences_of_evaluation,
     typed,
     with_rare_words,
     words_of,
@@ -64,6 +66,7 @@ from sbert.search.index.bm25 import terms_of
 from sbert.storage.atomic import write_text
 from sbert.visualization import training_curves
 
+TEACHERS = ["all-MiniLM-L6-v2", "intfloat/multilingual-e5-small"]
 PART = 10_000  # Texts per file of vectors.
 FITTED = 30_000  # Texts that the student's linear layer is fitted to, before the training.
 REFINED = 70_000  # Texts that it alone is trained on, after the training.
@@ -117,8 +120,10 @@ class Texts(NamedTuple):
         return [*self.sentences, *titles, *self.queries], passages
 
 
-def read_texts(data: Path, output: Path, settings: Settings, wordnet: Path, without: Iterable[Path] = ()) -> Texts:
+def read_texts(data: Path, output: Path, settings: Settings, wordnet: Path, without: Iterable[Path]) -> Texts:
     """The texts, cached in files; without the passages of runs that are in other folders."""
+    if missing := [str(folder) for folder in without if not (folder / "pairs.jsonl").exists()]:
+        raise SystemExit(f"{', '.join(missing)} has no pairs.jsonl; pass folders that this program wrote to")
     seed = settings.seed
     choose = random.Random(seed)
     sentences = cached(partial(read_sentences, data, seed), settings.sentences, seed, output / "sentences.jsonl")
@@ -138,8 +143,9 @@ def read_texts(data: Path, output: Path, settings: Settings, wordnet: Path, with
     pairs = [*whole, *late, *map(tuple, code), *begin]
     known = [*sentences, *(text for pair in found for text in pair)]
     if settings.rare:
-        read = partial(with_rare_words, data, known, found, settings.rare, seed)
-        rare = [(*pair,) for pair in cached(read, None, seed, output / "rare.jsonl")]
+        read = partial(with_rare_words, data, known, found, seed)
+        most = settings.rare
+        rare = [(*pair,) for pair in cached(lambda: islice(read(), most), most, seed, output / "rare.jsonl")]
         pairs += rare
         queries += [typed(pair, choose) for pair in rare]
     if settings.definitions:
@@ -148,7 +154,9 @@ def read_texts(data: Path, output: Path, settings: Settings, wordnet: Path, with
         triples = cached(read, settings.definitions, seed, output / "definitions.jsonl")
         pairs += [(name, passage) for name, passage, _ in triples]
         queries += [query for *_, query in triples]
-    return Texts(sentences, pairs, queries)
+    seen = sentences_of_evaluation(data)
+    kept = [seen.isdisjoint(map(key, (*pair, query))) for pair, query in zip(pairs, queries, strict=True)]
+    return Texts(sentences, [*compress(pairs, kept)], [*compress(queries, kept)])
 
 
 def taught(name: str, texts: Texts, device: str, folder: Path) -> np.ndarray:
@@ -233,8 +241,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--output", type=Path, required=True, metavar="FOLDER")
     wordnet = Path("/usr/share/wordnet")
     parser.add_argument("--wordnet", type=Path, default=wordnet, metavar="FOLDER", help=f"WordNet 3.0; {wordnet}")
-    names = ["all-MiniLM-L6-v2", "intfloat/multilingual-e5-small"]
-    parser.add_argument("--teachers", nargs="+", default=names, help="folders or names on the hub; the first is a BERT")
+    parser.add_argument("--teachers", nargs="+", default=TEACHERS, help="folders or names; the first is a BERT")
     parser.add_argument("--start", metavar="MODEL", help="continue with a model that this program made")
     parser.add_argument("--average", nargs="+", default=[], metavar="MODEL", help="the mean of theirs and its weights")
     parser.add_argument(
@@ -246,10 +253,12 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def check_same(output: Path, settings: Settings, teachers: list[str]) -> None:
+def check_same(output: Path, settings: Settings, options: argparse.Namespace) -> None:
     """Raise SystemExit if what a folder contains was made with other settings."""
     file = output / "settings.json"
-    fixed = json.loads(json.dumps({"teachers": [Path(name).name for name in teachers], **settings._asdict()}))
+    names = {"teachers": options.teachers, "start": [options.start or ""], "without": options.without}
+    fixed = {name: [Path(path).name for path in paths] for name, paths in names.items()} | settings._asdict()
+    fixed = json.loads(json.dumps(fixed))
     if not file.exists():
         write_text(file, json.dumps(fixed))
     if (known := json.loads(file.read_text(encoding="utf-8"))) != fixed:
@@ -308,7 +317,7 @@ def main() -> None:
     settings = settings._replace(**{name: json.loads(value) for name, value in changed.items()})
     output, data = options.output, options.data
     output.mkdir(parents=True, exist_ok=True)
-    check_same(output, settings, options.teachers)
+    check_same(output, settings, options)
     print(settings, flush=True)
     # On a CPU with AMX, the products one by one are faster than its fused attention: 0.69 s a step beside 0.92 on an
     # Intel Xeon of the fifth generation.
@@ -324,6 +333,9 @@ def main() -> None:
     else:
         teacher = load(options.teachers[0]).to(options.device)
         student = pruned(teacher, every, settings.layers, settings.inner, settings.pieces, settings.longest)
+    others = [load(name).to("cpu") for name in options.average]
+    if any(model.tokenizer.get_vocab() != student.tokenizer.get_vocab() for model in others):
+        raise SystemExit("models with other vocabularies have no mean; pass --start and --average of the same family")
     order = np.random.default_rng(settings.seed).permutation(len(every))
     fit_texts, refine_texts = ([every[i] for i in order[:number]] for number in (FITTED, REFINED))
     student = fit(student, fit_texts, vectors[order[:FITTED], : settings.width])
@@ -333,12 +345,13 @@ def main() -> None:
     rows = list(zip(every, vectors, strict=True))
     loss = Imitation(settings.distance, settings.weight, settings.ranking)
     learn(student, rows, loss, Together(*groups), data, output / "imitation", settings)
-    if options.average:
-        student = averaged([*(load(name).to("cpu") for name in options.average), student.to("cpu")], fit_texts)
+    if others:
+        student = averaged([*others, student.to("cpu")], fit_texts)
     torch.manual_seed(settings.seed)
     student = refined(student.to("cpu"), refine_texts, vectors[order[:REFINED]], loss, settings.added)
 
     command = ["python -m examples.default_model.train --data FOLDER --output FOLDER", *["--smoke"] * options.smoke]
+    command += ["--teachers", *["MODEL"] * len(options.teachers)] if options.teachers != TEACHERS else []
     command += ["--start", "MODEL"] if options.start else []
     command += ["--average", *["MODEL"] * len(options.average)] if options.average else []
     command += ["--without", *["FOLDER"] * len(options.without)] if options.without else []

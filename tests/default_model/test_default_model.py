@@ -196,13 +196,14 @@ def test_excerpts_from_the_middle_have_a_title_of_their_own() -> None:
 def test_the_parts_of_passages_with_the_most_rare_words(monkeypatch: pytest.MonkeyPatch) -> None:
     rare = "hypersonic shock ogive enthalpy plenum airfoil camber flutter wake".split()
     part = f"{' '.join(rare[:5])}.".capitalize()
-    passages = [("A", f"{' '.join(rare)} here."), ("B", f"{'the ' * 90}. {part}"), ("C", "No.")]
+    passages = [("A", f"{'the ' * 90}. {part}"), ("B", f"{' '.join(rare)} here."), ("C", "No.")]
     others = [("D", f"{word}.") for word in rare for _ in range(12)]
-    monkeypatch.setattr(texts, "read_pairs", lambda *_, **__: iter([*passages, *others, ("E", " ".join(rare))]))
+    others += [("Misprints", "qa qab qac qad qae qaf qag qah qai qaj."), ("E", " ".join(rare))]
+    monkeypatch.setattr(texts, "read_pairs", lambda *_, **__: iter([*passages, *others]))
+    monkeypatch.setattr(texts.random.Random, "shuffle", lambda *_: None)
     known = [("E", " ".join(rare))]
-    assert [*texts.with_rare_words(Path(), ["here", "the"], known, 9, 0)] == [passages[0], ("B", part)]
-    assert [*texts.with_rare_words(Path(), ["here", "the"], known, 1, 0)] == passages[:1]
-    assert [*texts.with_rare_words(Path(), rare * texts.RARE, known, 9, 0)] == []
+    assert [*texts.with_rare_words(Path(), ["here", "the"], known, 0)] == [passages[1], ("A", part)]
+    assert [*texts.with_rare_words(Path(), rare * texts.RARE, known, 0)] == []
 
 
 def test_definitions_of_wordnet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,16 +261,56 @@ def test_the_mean_of_models_whose_vectors_are_rotated(tmp_path: Path) -> None:
 
 
 def test_the_mean_of_models_has_the_mean_of_all_weights(tmp_path: Path) -> None:
+    sentences = [f"the lake number {number}" for number in range(40)]
     models = []
-    for number in (1.0, 2.0, 6.0):
+    for number in (0.0, 0.3, 0.6):
+        torch.manual_seed(0)
         layers = Transformer(small.bert(tmp_path / "bert")), Pooling()
         model = SentenceEncoder(*layers, Dense(layers[0].dim, 6), Normalize(), device="cpu")
         with torch.no_grad():
-            for weight in model[0].parameters():
-                weight.fill_(number)
+            model[0].auto_model.embeddings.LayerNorm.bias.add_(number)
+            model[2].linear.bias.add_(number)
         models.append(model)
-    for weight in imitation.averaged(models, ["the lake", "a house"])[0].parameters():
-        assert torch.equal(weight, torch.full_like(weight, 3.0))
+    middle = [weight.clone() for weight in models[1][0].parameters()]
+    alone = imitation.averaged([models[2]], sentences)[2].linear.bias.clone()
+    mean = imitation.averaged(models, sentences)
+    for weight, expected in zip(mean[0].parameters(), middle, strict=True):
+        torch.testing.assert_close(weight, expected)
+    assert not torch.allclose(mean[2].linear.bias, alone)
+
+
+def test_texts_of_all_kinds_without_those_of_earlier_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from examples.default_model import train
+
+    pairs = [(f"title {number}", f"A passage about number {number}. It ends.") for number in range(30)]
+    known = {texts.key("title 3"), texts.key("the query")}
+    definitions = [("name", "a definition", "query"), ("other name", "another", "the query")]
+    for name, rows in {
+        "read_pairs": pairs,
+        "read_sentences": ["A sentence."],
+        "read_functions": [("Return one.", "def one(): ...")],
+        "with_rare_words": [("rare", "A rare part."), ("rarer", "A part."), ("late", "Too late.")],
+        "read_definitions": definitions,
+    }.items():
+        monkeypatch.setattr(train, name, lambda *_, rows=rows: iter(rows))
+    monkeypatch.setattr(train, "sentences_of_evaluation", lambda _: known)
+    (tmp_path / "earlier").mkdir()
+    (tmp_path / "earlier" / "pairs.jsonl").write_text("".join(f"{json.dumps(pair)}\n" for pair in pairs[10:]))
+    settings = train.SMOKE._replace(pairs=0, joined=1, excerpts=20, words=[2], functions=1, rare=2, definitions=2)
+    made = train.read_texts(tmp_path, tmp_path, settings, tmp_path, [tmp_path / "earlier"])
+    assert len(made.queries) == len(made.pairs)
+    assert "title 3" not in dict(made.pairs)
+    assert {title for title, _ in made.pairs} < {title for title, _ in pairs[:10]} | {
+        "Return one.",
+        "rare",
+        "rarer",
+        "name",
+    }
+    assert {"rare", "rarer", "name", "Return one."} < {title for title, _ in made.pairs}
+    assert "query" in made.queries
+    assert len([text for _, text in made.pairs if text.count(" ") > 6]) == 1  # Behind another one.
+    with pytest.raises(SystemExit, match=r"has no pairs\.jsonl; pass folders"):
+        train.read_texts(tmp_path, tmp_path, settings, tmp_path, [tmp_path / "none"])
 
 
 def test_the_linear_layer_alone_learns_and_the_mean_grows(tmp_path: Path) -> None:
