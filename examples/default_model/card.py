@@ -93,8 +93,8 @@ added to each.
 
 Texts: {sentences_:,} sentences; {passages:,} passages and functions, each with its title, question, first sentence or
 docstring, and with a query as people type it: three to five words, or a sentence, some in lower case or with a typo.
-Of {excerpts:,} passages, it read {words} words alone: of two in three the first, of the others those in the
-middle.
+Of {excerpts:,} passages, it read {words} words alone: of two in three the first, of the others
+those in the middle.
 
 The log and the curve are in the repository's examples/default_model.
 

@@ -24,7 +24,7 @@ import json
 import random
 import shutil
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 from functools import partial
 from hashlib import sha256
 from importlib import import_module
@@ -120,7 +120,7 @@ class Texts(NamedTuple):
         return [*self.sentences, *titles, *self.queries], passages
 
 
-def read_texts(data: Path, output: Path, settings: Settings, wordnet: Path, without: Iterable[Path]) -> Texts:
+def read_texts(data: Path, output: Path, settings: Settings, wordnet: Path, without: Sequence[Path]) -> Texts:
     """The texts, cached in files; without the passages of runs that are in other folders."""
     if missing := [str(folder) for folder in without if not (folder / "pairs.jsonl").exists()]:
         raise SystemExit(f"{', '.join(missing)} has no pairs.jsonl; pass folders that this program wrote to")
@@ -244,9 +244,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--teachers", nargs="+", default=TEACHERS, help="folders or names; the first is a BERT")
     parser.add_argument("--start", metavar="MODEL", help="continue with a model that this program made")
     parser.add_argument("--average", nargs="+", default=[], metavar="MODEL", help="the mean of theirs and its weights")
-    parser.add_argument(
-        "--without", nargs="+", type=Path, default=[], metavar="FOLDER", help="runs with other passages"
-    )
+    parser.add_argument("--without", nargs="+", type=Path, default=[], metavar="FOLDER", help="runs with other texts")
     parser.add_argument("--smoke", action="store_true", help="train a small model on few sentences")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="other settings")
@@ -256,9 +254,9 @@ def arguments() -> argparse.Namespace:
 def check_same(output: Path, settings: Settings, options: argparse.Namespace) -> None:
     """Raise SystemExit if what a folder contains was made with other settings."""
     file = output / "settings.json"
-    names = {"teachers": options.teachers, "start": [options.start or ""], "without": options.without}
-    fixed = {name: [Path(path).name for path in paths] for name, paths in names.items()} | settings._asdict()
-    fixed = json.loads(json.dumps(fixed))
+    passed = {"teachers": [Path(name).name for name in options.teachers], "start": options.start}
+    passed["without"] = [str(folder) for folder in options.without]
+    fixed = json.loads(json.dumps(passed | settings._asdict()))
     if not file.exists():
         write_text(file, json.dumps(fixed))
     if (known := json.loads(file.read_text(encoding="utf-8"))) != fixed:

@@ -368,3 +368,8 @@ def test_a_short_training_learns(data: Path, tmp_path: Path, monkeypatch: pytest
     losses = [entry["loss"] for entry in map(json.loads, lines) if "loss" in entry]
     assert losses[-1] < losses[0]
     assert SentenceEncoder(tmp_path / "model", device="cpu").verify().ok
+    first, options[options.index(str(tmp_path))] = str(tmp_path / "model"), str(tmp_path / "second")
+    options[-1:] = ["--start", first, "--average", first, "--without", str(tmp_path), "--set"]
+    monkeypatch.setattr(sys, "argv", ["train.py", *options, *settings.split(), "pairs=0", "words=[9]"])
+    train.main()
+    assert SentenceEncoder(tmp_path / "second" / "model", device="cpu").verify().ok
