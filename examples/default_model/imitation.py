@@ -112,6 +112,38 @@ def least_squares(vectors: np.ndarray, targets: np.ndarray, rcond: float | None 
     return solved[:-1].T, solved[-1]
 
 
+def smoothed(student: SentenceEncoder, teacher: SentenceEncoder, texts: list[str], prior: int) -> SentenceEncoder:
+    """The student with embeddings of rare tokens that come from the teacher's, and that learn no more.
+
+    A linear map is fitted from the teacher's embeddings to the student's, of the tokens that at least ``prior`` texts
+    have. The new embedding of a token that n texts have is n / (n + prior) of its own, and the rest what the map gives
+    for it: from a few texts, a token learns what these are about more than what it means. In a training after this, the
+    embeddings do not change, so that the other layers learn with those that a text of another field has, too.
+
+    Args:
+        student: A SentenceEncoder whose tokens the teacher has, too; it is changed.
+        teacher: The one whose embeddings the student's started from.
+        texts: Texts, which the tokens are counted in.
+        prior: Number of texts from which a token keeps half of its own embedding.
+    """
+    tokenizer, table = student.tokenizer, student[0].auto_model.get_input_embeddings().weight
+    counts: Counter[int] = Counter()
+    for start in range(0, len(texts), 10_000):
+        for ids in tokenizer(texts[start : start + 10_000], add_special_tokens=False, verbose=False)["input_ids"]:
+            counts.update(set(ids))
+    number = np.array([counts[token] for token in range(len(table))])[:, None]  # (tokens, 1)
+    names = tokenizer.convert_ids_to_tokens(list(range(len(table))))
+    theirs = teacher[0].auto_model.get_input_embeddings().weight.detach()
+    theirs = theirs[teacher.tokenizer.convert_tokens_to_ids(names)].numpy()
+    ours, often = table.detach().numpy(), number[:, 0] >= prior
+    weight, bias = least_squares(theirs[often], ours[often])
+    share = (number / (number + prior)).astype(np.float32)
+    with torch.no_grad():
+        table.copy_(torch.from_numpy(share * ours + (1 - share) * (theirs @ weight.numpy().T + bias.numpy())))
+    table.requires_grad_(False)
+    return student
+
+
 def averaged(models: Sequence[SentenceEncoder], texts: list[str]) -> SentenceEncoder:
     """The last of the models with the mean of the weights of all. Their trainings started from the same model.
 

@@ -1,7 +1,7 @@
 """Train the default model: layers of a teacher that learn the vectors of two teachers side by side.
 
 python -m examples.default_model.train --data FOLDER --output FOLDER [--teachers MODEL MODEL ...]
-    [--start MODEL] [--average MODEL ...] [--without FOLDER ...] [--wordnet FOLDER] [--smoke] [--device cuda]
+    [--start MODEL ...] [--average] [--without FOLDER ...] [--wordnet FOLDER] [--smoke] [--device cuda]
     [--set NAME=VALUE ...]
 
 Reads the free texts of FOLDER (nli, passages) and the functions of installed packages, except those that are held out
@@ -25,6 +25,7 @@ import random
 import shutil
 from collections import Counter
 from collections.abc import Sequence
+from copy import deepcopy
 from functools import partial
 from hashlib import sha256
 from importlib import import_module
@@ -40,7 +41,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.preprocessing import normalize
 
 from examples.default_model.card import card
-from examples.default_model.imitation import Imitation, Together, averaged, fit, neighbours, pruned, refined
+from examples.default_model.imitation import Imitation, Together, averaged, fit, neighbours, pruned, refined, smoothed
 from examples.default_model.texts import (
     CODE,
     COLLECTIONS,
@@ -70,6 +71,7 @@ TEACHERS = ["all-MiniLM-L6-v2", "intfloat/multilingual-e5-small"]
 PART = 10_000  # Texts per file of vectors.
 FITTED = 30_000  # Texts that the student's linear layer is fitted to, before the training.
 REFINED = 70_000  # Texts that it alone is trained on, after the training.
+COUNTED = 200_000  # Texts that tokens are counted in, to know the rare ones.
 PROJECTED = 512  # Dimension of the vectors of words.
 EVERY = 1500  # Steps between two evaluations, and two checkpoints.
 DIMS = (256, 128, 64)
@@ -92,6 +94,7 @@ class Settings(NamedTuple):
     functions: int = 15_000
     rare: int = 0  # Parts of passages with words that the other texts seldom have.
     definitions: int = 0  # Of WordNet.
+    prior: int = 0  # Number of texts from which a token keeps half of its own embedding; then no embedding learns.
     rest: float = 0.15  # Length of the mean of a teacher's vectors that is left.
     lexical: float = 0.1  # Share of the words in the similarities; the teachers have the rest.
     epochs: float = 1.6
@@ -242,8 +245,9 @@ def arguments() -> argparse.Namespace:
     wordnet = Path("/usr/share/wordnet")
     parser.add_argument("--wordnet", type=Path, default=wordnet, metavar="FOLDER", help=f"WordNet 3.0; {wordnet}")
     parser.add_argument("--teachers", nargs="+", default=TEACHERS, help="folders or names; the first is a BERT")
-    parser.add_argument("--start", metavar="MODEL", help="continue with a model that this program made")
-    parser.add_argument("--average", nargs="+", default=[], metavar="MODEL", help="the mean of theirs and its weights")
+    words = "continue with a model that this program made, or with the mean of the weights of several"
+    parser.add_argument("--start", nargs="+", default=[], metavar="MODEL", help=words)
+    parser.add_argument("--average", action="store_true", help="end with the mean of the weights at start and end")
     parser.add_argument("--without", nargs="+", type=Path, default=[], metavar="FOLDER", help="runs with other texts")
     parser.add_argument("--smoke", action="store_true", help="train a small model on few sentences")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
@@ -326,32 +330,35 @@ def main() -> None:
     short, passages = texts.in_order()
     every = [*short, *passages]
     vectors = side_by_side(several, of_words(every), settings.rest, settings.lexical, output / "directions.npy")
+    order = np.random.default_rng(settings.seed).permutation(len(every))
+    counted, fit_texts, refine_texts = ([every[i] for i in order[:number]] for number in (COUNTED, FITTED, REFINED))
     if options.start:
-        student = load(options.start).to(options.device)
+        student, *others = (load(name).to("cpu") for name in options.start)
+        if any(model.tokenizer.get_vocab() != student.tokenizer.get_vocab() for model in others):
+            raise SystemExit("models with other vocabularies have no mean; pass --start with models of one family")
+        student = averaged([*others, student], fit_texts) if others else student
     else:
         teacher = load(options.teachers[0]).to(options.device)
         student = pruned(teacher, every, settings.layers, settings.inner, settings.pieces, settings.longest)
-    others = [load(name).to("cpu") for name in options.average]
-    if any(model.tokenizer.get_vocab() != student.tokenizer.get_vocab() for model in others):
-        raise SystemExit("models with other vocabularies have no mean; pass --start and --average of the same family")
-    order = np.random.default_rng(settings.seed).permutation(len(every))
-    fit_texts, refine_texts = ([every[i] for i in order[:number]] for number in (FITTED, REFINED))
-    student = fit(student, fit_texts, vectors[order[:FITTED], : settings.width])
+    if settings.prior:
+        student = smoothed(student.to("cpu"), load(options.teachers[0]).to("cpu"), counted, settings.prior)
+    student = fit(student.to(options.device), fit_texts, vectors[order[:FITTED], : settings.width])
     student.max_seq_length = settings.trained
+    first = deepcopy(student).to("cpu")
     single, together = slice(len(texts.sentences)), slice(len(short), None)
     groups = [neighbours(vectors[part].astype(np.float32), settings.seed) for part in (single, together)]
     rows = list(zip(every, vectors, strict=True))
     loss = Imitation(settings.distance, settings.weight, settings.ranking)
     learn(student, rows, loss, Together(*groups), data, output / "imitation", settings)
-    if others:
-        student = averaged([*others, student.to("cpu")], fit_texts)
+    if options.average:
+        student = averaged([first, student.to("cpu")], fit_texts)
     torch.manual_seed(settings.seed)
     student = refined(student.to("cpu"), refine_texts, vectors[order[:REFINED]], loss, settings.added)
 
     command = ["python -m examples.default_model.train --data FOLDER --output FOLDER", *["--smoke"] * options.smoke]
     command += ["--teachers", *["MODEL"] * len(options.teachers)] if options.teachers != TEACHERS else []
-    command += ["--start", "MODEL"] if options.start else []
-    command += ["--average", *["MODEL"] * len(options.average)] if options.average else []
+    command += ["--start", *["MODEL"] * len(options.start)] if options.start else []
+    command += ["--average"] * options.average
     command += ["--without", *["FOLDER"] * len(options.without)] if options.without else []
     command += ["--set", *options.set] if options.set else []
     folder = output / "model"

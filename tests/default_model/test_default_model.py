@@ -279,6 +279,21 @@ def test_the_mean_of_models_has_the_mean_of_all_weights(tmp_path: Path) -> None:
     assert not torch.allclose(mean[2].linear.bias, alone)
 
 
+def test_rare_tokens_get_embeddings_from_the_teacher_and_no_embedding_learns(tmp_path: Path) -> None:
+    teacher, student = (SentenceEncoder(Transformer(small.bert(tmp_path / name)), Pooling()) for name in "ab")
+    theirs, ours = (model[0].auto_model.get_input_embeddings().weight for model in (teacher, student))
+    texts = ["a lake"] * 30 + ["a fox"]
+    common, once, never = student.tokenizer.convert_tokens_to_ids(["lake", "fox", "boat"])
+    with torch.no_grad():
+        ours.copy_(2 * theirs)
+        ours[[once, never]] = 9.0
+    imitation.smoothed(student, teacher, texts, 3)
+    torch.testing.assert_close(ours[common], 2 * theirs[common])
+    assert (ours[once] - 9).norm() > 0.1
+    assert (ours[never] - 9).norm() > (ours[once] - 9).norm()
+    assert [weight is ours for weight in student.parameters() if not weight.requires_grad] == [True]
+
+
 def test_texts_of_all_kinds_without_those_of_earlier_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from examples.default_model import train
 
@@ -369,7 +384,7 @@ def test_a_short_training_learns(data: Path, tmp_path: Path, monkeypatch: pytest
     assert losses[-1] < losses[0]
     assert SentenceEncoder(tmp_path / "model", device="cpu").verify().ok
     first, options[options.index(str(tmp_path))] = str(tmp_path / "model"), str(tmp_path / "second")
-    options[-1:] = ["--start", first, "--average", first, "--without", str(tmp_path), "--set"]
+    options[-1:] = ["--start", first, first, "--average", "--without", str(tmp_path), "--set", "prior=3"]
     monkeypatch.setattr(sys, "argv", ["train.py", *options, *settings.split(), "pairs=0", "words=[9]"])
     train.main()
     assert SentenceEncoder(tmp_path / "second" / "model", device="cpu").verify().ok
