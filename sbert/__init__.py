@@ -8,9 +8,9 @@ similar direction. With vectors, comparing 10,000 sentences takes 10,000 runs of
 >>> model = SentenceEncoder()  # the bundled model; or a folder, or a name such as "all-MiniLM-L6-v2"
 >>> vectors = model.encode(["The cat sleeps.", "A kitten is napping.", "Taxes go up."])
 >>> model.similarity(vectors, vectors).round(2)
-array([[1.  , 0.74, 0.23],
-       [0.74, 1.  , 0.24],
-       [0.23, 0.24, 1.  ]], dtype=float32)
+array([[1.  , 0.75, 0.29],
+       [0.75, 1.  , 0.28],
+       [0.29, 0.28, 1.  ]], dtype=float32)
 
 Each package has a guide, the file ``guide.md`` in its folder:
 

@@ -53,7 +53,8 @@ Cranfield (abstracts of aerodynamics), CACM (abstracts of computing) and TIME (n
 or leaves out stop words and compares stems.
 
 All of these were looked at when the training was chosen (how much of the teachers' mean is left, the share of the
-words, which runs are averaged, and how much of the mean is added); expect a little less on others.
+words, which runs are averaged, the embeddings of rare tokens, and how much of the mean is added); expect a little less
+on others.
 
 {figures}
 

@@ -22,8 +22,8 @@ computed in float64 and rounded to float32, and of equal scores the first row co
 >>> hits = semantic_search(model.encode_query("Who sleeps?"), model.encode_document(corpus), top_k=2)
 >>> for hit in hits[0]:  # those of the first query
 ...     print(f"{hit.score:.2f}  {corpus[hit.row]}")
-0.59  The cat sleeps.
-0.44  A kitten is napping.
+0.60  The cat sleeps.
+0.42  A kitten is napping.
 """
 
 from sbert.inputs.arguments import publish
