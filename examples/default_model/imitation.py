@@ -113,23 +113,22 @@ def least_squares(vectors: np.ndarray, targets: np.ndarray, rcond: float | None 
 
 
 def smoothed(student: SentenceEncoder, teacher: SentenceEncoder, texts: list[str], prior: int) -> SentenceEncoder:
-    """The student with embeddings of rare tokens that come from the teacher's, and that learn no more.
+    """The student with embeddings of rare tokens that come from the teacher's.
 
     A linear map is fitted from the teacher's embeddings to the student's, of the tokens that at least ``prior`` texts
     have. The new embedding of a token that n texts have is n / (n + prior) of its own, and the rest what the map gives
-    for it: from a few texts, a token learns what these are about more than what it means. In a training after this, the
-    embeddings do not change, so that the other layers learn with those that a text of another field has, too.
+    for it: from a few texts, a token learns what these are about more than what it means.
 
     Args:
         student: A SentenceEncoder whose tokens the teacher has, too; it is changed.
         teacher: The one whose embeddings the student's started from.
         texts: Texts, which the tokens are counted in.
-        prior: Number of texts from which a token keeps half of its own embedding.
+        prior: A token that so many texts have keeps half of its own embedding.
     """
     tokenizer, table = student.tokenizer, student[0].auto_model.get_input_embeddings().weight
     counts: Counter[int] = Counter()
     for start in range(0, len(texts), 10_000):
-        for ids in tokenizer(texts[start : start + 10_000], add_special_tokens=False, verbose=False)["input_ids"]:
+        for ids in tokenizer(texts[start : start + 10_000], verbose=False)["input_ids"]:
             counts.update(set(ids))
     number = np.array([counts[token] for token in range(len(table))])[:, None]  # (tokens, 1)
     names = tokenizer.convert_ids_to_tokens(list(range(len(table))))
@@ -140,7 +139,6 @@ def smoothed(student: SentenceEncoder, teacher: SentenceEncoder, texts: list[str
     share = (number / (number + prior)).astype(np.float32)
     with torch.no_grad():
         table.copy_(torch.from_numpy(share * ours + (1 - share) * (theirs @ weight.numpy().T + bias.numpy())))
-    table.requires_grad_(False)
     return student
 
 

@@ -10,10 +10,10 @@ OUTPUT/history.jsonl and OUTPUT/training.png.
 
 1. The vectors of each teacher, less most of their mean, and vectors of the texts' words stand side by side: their
    similarity is the weighted mean of those of the teachers and of the words.
-2. The student starts as some layers of the first teacher, with the neurons and the tokens that the texts use most, and
-   a linear layer that is fitted to those vectors.
-3. It learns the vectors, the similarities and the ranking of the texts of each batch; at the end, its linear layer
-   alone is trained further.
+2. The student starts as some layers of the first teacher, with the neurons and the tokens that the texts use most, or
+   as the mean of earlier models, and with a linear layer that is fitted to those vectors.
+3. It learns the vectors, the similarities and the ranking of the texts of each batch; with prior, the embeddings do not
+   change, and those of rare tokens come from the first teacher's. At the end, the linear layer alone is trained more.
 
 An interrupted run continues where it stopped, and keeps the teachers' vectors. --smoke runs everything on a small
 sample, in minutes.
@@ -94,7 +94,7 @@ class Settings(NamedTuple):
     functions: int = 15_000
     rare: int = 0  # Parts of passages with words that the other texts seldom have.
     definitions: int = 0  # Of WordNet.
-    prior: int = 0  # Number of texts from which a token keeps half of its own embedding; then no embedding learns.
+    prior: int = 0  # A token that so many texts have keeps half of its own embedding; 0: all of it, and it learns.
     rest: float = 0.15  # Length of the mean of a teacher's vectors that is left.
     lexical: float = 0.1  # Share of the words in the similarities; the teachers have the rest.
     epochs: float = 1.6
@@ -341,7 +341,11 @@ def main() -> None:
         teacher = load(options.teachers[0]).to(options.device)
         student = pruned(teacher, every, settings.layers, settings.inner, settings.pieces, settings.longest)
     if settings.prior:
-        student = smoothed(student.to("cpu"), load(options.teachers[0]).to("cpu"), counted, settings.prior)
+        folder = output / "smoothed"
+        if not folder.exists():  # Saved, because another machine may round the map otherwise, and the run continues.
+            smoothed(student.to("cpu"), load(options.teachers[0]).to("cpu"), counted, settings.prior).save(folder)
+        student = load(str(folder))
+        student[0].auto_model.get_input_embeddings().requires_grad_(False)
     student = fit(student.to(options.device), fit_texts, vectors[order[:FITTED], : settings.width])
     student.max_seq_length = settings.trained
     first = deepcopy(student).to("cpu")
