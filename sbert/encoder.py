@@ -122,7 +122,7 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
         config_kwargs: Mapping[str, Any] | None = None,
         backend: str = "auto",
     ) -> None:
-        extra, in_engine, modules = dict(model_kwargs or {}), backend in ENGINES, modules or (hub.OWN,)
+        extra, in_engine, modules = dict(model_kwargs or {}), backend in ENGINES, modules or (hub.MINI,)
         file = extra.pop("file_name", None) if in_engine else None
         int8 = in_engine and (dtype == "int8" or "int8" in str(file))
         weights_dtype, arguments = loading_options("float32" if int8 else dtype, extra, tokenizer_kwargs, config_kwargs)

@@ -132,13 +132,13 @@ def smoothed(student: SentenceEncoder, teacher: SentenceEncoder, texts: list[str
             counts.update(set(ids))
     number = np.array([counts[token] for token in range(len(table))])[:, None]  # (tokens, 1)
     names = tokenizer.convert_ids_to_tokens(list(range(len(table))))
-    theirs = teacher[0].auto_model.get_input_embeddings().weight.detach()
-    theirs = theirs[teacher.tokenizer.convert_tokens_to_ids(names)].numpy()
-    ours, often = table.detach().numpy(), number[:, 0] >= prior
-    weight, bias = least_squares(theirs[often], ours[often])
+    source = teacher[0].auto_model.get_input_embeddings().weight.detach()
+    source = source[teacher.tokenizer.convert_tokens_to_ids(names)].numpy()
+    learned, often = table.detach().numpy(), number[:, 0] >= prior
+    weight, bias = least_squares(source[often], learned[often])
     share = (number / (number + prior)).astype(np.float32)
     with torch.no_grad():
-        table.copy_(torch.from_numpy(share * ours + (1 - share) * (theirs @ weight.numpy().T + bias.numpy())))
+        table.copy_(torch.from_numpy(share * learned + (1 - share) * (source @ weight.numpy().T + bias.numpy())))
     return student
 
 

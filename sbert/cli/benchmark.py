@@ -135,7 +135,7 @@ def load(library: str, model: str, device: str | None, dtype: str) -> float:
         from transformers.utils import logging
 
         logging.disable_progress_bar()
-        path = os.fspath(hub.resolve(model)) if model == hub.OWN else model  # Others do not know its name.
+        path = os.fspath(hub.resolve(model)) if model == hub.MINI else model  # Others do not know its name.
         more = {} if dtype == "auto" else {"dtype": dtype}
         encoder, options = SentenceTransformer(path, device=device, model_kwargs=more), {}
     _loaded.update(encoder=encoder, options={"show_progress_bar": False, **options})

@@ -15,7 +15,7 @@ from typing import Any
 
 from sbert.cli.options import INPUT, SOURCES, add_options, at_least, is_input, load_by_options, names, progress
 from sbert.data import Texts
-from sbert.storage.hub import OWN
+from sbert.storage.hub import MINI
 
 _EPILOG = """\
 If the first argument is a file, a pattern or -, or the only one, the default
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "%(prog)s [options] [MODEL] FILE [FILE ...] -o OUTPUT"
     parser.epilog = _EPILOG
     add = parser.add_argument
-    add("inputs", nargs="*", metavar="[MODEL] FILE", help=f"a model ({OWN}); then files, folders: {INPUT}")
+    add("inputs", nargs="*", metavar="[MODEL] FILE", help=f"a model ({MINI}); then files, folders: {INPUT}")
     add("-o", "--output", required=True, help="FILE.npy or FILE.parquet; of sparse vectors, FILE.npz")
     add_options(parser, *SOURCES, "--overwrite", "--quiet")
     add("--keep", type=names, default=[], metavar="NAMES", help="columns to copy to Parquet (a line is: text)")
@@ -76,7 +76,7 @@ def run(arguments: argparse.Namespace) -> None:
         raise ValueError("there is no file of texts; pass [MODEL] FILE; see sbert encode --help")
     first = arguments.inputs[0]
     has_model = len(arguments.inputs) > 1 and not (is_input(first) or glob.has_magic(first))
-    arguments.model, *inputs = arguments.inputs if has_model else [OWN, *arguments.inputs]
+    arguments.model, *inputs = arguments.inputs if has_model else [MINI, *arguments.inputs]
     try:
         _encode(arguments, inputs)
     except KeyboardInterrupt:

@@ -11,7 +11,7 @@ from typing import Any
 
 from sbert.data import FILE_FORMATS, Texts
 from sbert.inputs.arguments import meant_argument
-from sbert.storage.hub import OWN
+from sbert.storage.hub import MINI
 
 INPUT = f"{', '.join(FILE_FORMATS)}; also .gz, .zst; - is stdin"
 
@@ -83,7 +83,7 @@ def new_file(path: str) -> str:
 # ------------------------------------------------------------------------------------------------------- options
 
 _OPTIONS: dict[str, dict[str, Any]] = {
-    "model": {"nargs": "?", "default": OWN, "metavar": "MODEL", "help": f"folder, or name on the hub (default: {OWN})"},
+    "model": {"nargs": "?", "default": MINI, "metavar": "MODEL", "help": f"folder, or name on the hub ({MINI})"},
     "texts": {"metavar": "FILE", "help": INPUT},
     "--device": {"metavar": "NAME", "help": "cpu, cuda, cuda:1, xpu, mps"},
     "--devices": {"type": names, "metavar": "NAMES", "help": "one process for each: cuda:0,cuda:1 or cpu,cpu"},

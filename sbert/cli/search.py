@@ -30,7 +30,7 @@ from sbert.cli.options import (
 from sbert.cli.output import Line, shortest, show
 from sbert.data import read_texts
 from sbert.storage.folders import user_cache
-from sbert.storage.hub import OWN, resolve
+from sbert.storage.hub import MINI, resolve
 
 if TYPE_CHECKING:
     from sbert.search import Hits
@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         f" the user's cache (~/.cache/sbert/vectors), and computed again if texts, model or options change. {ROW_HELP}"
     )
     add = parser.add_argument
-    words = f"a model (default: {OWN}); {INPUT}; then the queries, or - for lines of standard input"
+    words = f"a model (default: {MINI}); {INPUT}; then the queries, or - for lines of standard input"
     add("words", nargs="+", metavar="[MODEL] FILE QUERY", help=words)
     add_options(parser, *SOURCES, *RESULTS)
     add("--top-k", type=at_least(1), default=10, metavar="N", help="results per query (10)")
@@ -154,7 +154,7 @@ def _understand(arguments: argparse.Namespace) -> list[str]:
     if place is None:
         missing = next((word for word in words[:2] if not os.path.isdir(word)), words[0])
         raise FileNotFoundError(f"{missing!r}: file not found; pass [MODEL] FILE QUERY")
-    arguments.model = words[0] if place else OWN
+    arguments.model = words[0] if place else MINI
     arguments.texts, *queries = words[place:]
     if not queries:
         raise ValueError(f"there is no query after {arguments.texts}; pass one, or - for lines of standard input")

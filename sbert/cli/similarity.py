@@ -9,7 +9,7 @@ import argparse
 import os
 
 from sbert.cli.options import LOADING, add_options, load_by_options
-from sbert.storage.hub import OWN
+from sbert.storage.hub import MINI
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,7 +28,7 @@ def run(arguments: argparse.Namespace) -> None:
     """
     first, *texts = arguments.words
     if len(texts) == 1 and not _is_model(first):  # Two arguments are two texts.
-        first, texts = OWN, arguments.words
+        first, texts = MINI, arguments.words
     if len(texts) < 2:
         raise ValueError("one text cannot be compared; pass two or more")
     arguments.model = first
@@ -42,4 +42,4 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _is_model(word: str) -> bool:
-    return word == OWN or any(os.path.isfile(os.path.join(word, name)) for name in ("modules.json", "config.json"))
+    return word == MINI or any(os.path.isfile(os.path.join(word, name)) for name in ("modules.json", "config.json"))

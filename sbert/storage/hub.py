@@ -10,7 +10,7 @@ from pathlib import Path
 # The files that describe a model, and its weights in safetensors, the format that cannot contain code.
 _WANTED = ["*.json", "*.txt", "*.model", "*.jinja", "README.md", "*.safetensors"]
 # The model that comes with the library: its name and its folder.
-OWN, _OWN_FOLDER = "sbert-mini", Path(__file__).parent.parent / "default_model"
+MINI, _MINI_FOLDER = "sbert-mini", Path(__file__).parent.parent / "default_model"
 # Number of characters of a name that an error shows.
 _NAME = 60
 _WEIGHTLESS = ("Pooling", "Normalize", "Dropout")
@@ -43,10 +43,10 @@ def resolve(
         FileNotFoundError: If there is neither such a folder nor such a model.
     """
     path = Path(name).expanduser()
-    if name == OWN:  # The default model must not depend on the working directory.
+    if name == MINI:  # The default model must not depend on the working directory.
         if path.is_dir():
-            warnings.warn(f"{OWN} is the model that comes with the library; pass ./{OWN} for the folder", stacklevel=2)
-        return _OWN_FOLDER
+            warnings.warn(f"{MINI} is the bundled model; pass ./{MINI} for the folder", stacklevel=2)
+        return _MINI_FOLDER
     if path.is_dir():
         return path
     text = os.fspath(name)

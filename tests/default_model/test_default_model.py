@@ -281,19 +281,19 @@ def test_the_mean_of_models_has_the_mean_of_all_weights(tmp_path: Path) -> None:
 
 def test_rare_tokens_get_embeddings_from_the_teacher(tmp_path: Path) -> None:
     teacher, student = (SentenceEncoder(Transformer(small.bert(tmp_path / name)), Pooling()) for name in "ab")
-    theirs, ours = (model[0].auto_model.get_input_embeddings().weight for model in (teacher, student))
+    source, learned = (model[0].auto_model.get_input_embeddings().weight for model in (teacher, student))
     common, once, never, begin = student.tokenizer.convert_tokens_to_ids(["lake", "fox", "over", "[CLS]"])
     texts = [text for text in small.CORPUS if "fox" not in text] * 30 + ["a fox"]
     with torch.no_grad():
-        ours.copy_(2 * theirs)
-        ours[[once, never]] = 9.0
+        learned.copy_(2 * source)
+        learned[[once, never]] = 9.0
     imitation.smoothed(student, teacher, texts, 3)
-    torch.testing.assert_close(ours[[common, begin, never]], 2 * theirs[[common, begin, never]])
-    torch.testing.assert_close(ours[once], 9 / 4 + 3 / 4 * 2 * theirs[once])
+    torch.testing.assert_close(learned[[common, begin, never]], 2 * source[[common, begin, never]])
+    torch.testing.assert_close(learned[once], 9 / 4 + 3 / 4 * 2 * source[once])
     with torch.no_grad():
-        ours[begin] = 9.0
+        learned[begin] = 9.0
     imitation.smoothed(student, teacher, texts, 3)
-    torch.testing.assert_close(ours[begin], torch.full((16,), 9.0), atol=0.4, rtol=0)  # All 91 texts have it.
+    torch.testing.assert_close(learned[begin], torch.full((16,), 9.0), atol=0.4, rtol=0)  # All 91 texts have it.
 
 
 def test_texts_of_all_kinds_without_those_of_earlier_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
