@@ -70,7 +70,8 @@ docstrings, found by the first sentence of these.
 `python -m examples.default_model.kinds --data FOLDER` prints both rows.
 
 For search, take its vectors and BM25 together (`sbert search --hybrid`, `HybridIndex`), with stems of the words, the
-default where `sbert[search]` is installed. Measure on texts of your own (`examples/recommend.py`).
+default where `sbert[search]` is installed. Long documents are found better with
+`HybridIndex.add(texts, chunk=60, late=True)`. Measure on texts of your own (`examples/recommend.py`).
 
 ## How it was trained
 

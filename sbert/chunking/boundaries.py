@@ -111,9 +111,8 @@ class _Splitter:
             begin = match.end()
             token = bisect_right(self.ends, begin)
             # A lower-case letter continues the sentence: "e.g. this", or a wrapped line.
-            if token not in allowed or self.text[begin].islower():
-                continue
-            if not self.text[self.starts[token] : begin].strip():
+            ends = token in allowed and not self.text[begin].islower()
+            if ends and not self.text[self.starts[token] : begin].strip():
                 tokens.append(token)
         return tokens
 

@@ -148,7 +148,8 @@ def encode_chunks(
     else:
         result = [Chunk(*chunk) for chunk in chunks]
         for row, (document, start, end) in enumerate(result):
-            if not 0 <= document < len(texts) or not 0 <= start < end <= len(texts[document]):
+            size = len(texts[document]) if 0 <= document < len(texts) else -1
+            if not 0 <= start < end <= size and not start == end == size == 0:  # The passage of an empty document.
                 raise ValueError(f"chunks[{row}]={tuple(result[row])} is no part of the {len(texts)} documents")
     if not late:
         options: dict[str, Any] = {"batch_tokens": batch_tokens, "normalize_embeddings": normalize_embeddings}

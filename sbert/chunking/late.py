@@ -64,8 +64,7 @@ def late_vectors(
     """
     execute = partial(_run, reader, documents) if chunks else run_here
     window = open_window(job, list(chunks), 0)
-    vectors = compute(job, window, execute(job, window, report), report, execute)
-    return vectors.numpy()  # type: ignore[no-any-return]
+    return compute(job, window, execute(job, window, report), report, execute).numpy()  # type: ignore[no-any-return]
 
 
 def _run(reader: Tokenizing, documents: Sequence[str], job: Encoding, window: Window, report: Report) -> Results:
@@ -138,7 +137,7 @@ def _windows(
     for index, start, end in passages:
         first = 0 if start <= visible[0] else int(np.searchsorted(ends, start, side="right"))
         behind = count if end >= visible[1] else int(np.searchsorted(starts, end))
-        if not 0 < behind - first <= room:
+        if not min(count, 1) <= behind - first <= room:  # A document without tokens has one passage.
             problem = f" has {max(0, behind - first)} tokens, and the model can read {room} at once"
             raise InvalidTextError("chunks", int(rows[index]), problem)
         pending.append((index, first, behind))

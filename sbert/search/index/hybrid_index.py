@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from sbert.chunking.boundaries import Chunk
-from sbert.chunking.chunks import split
+from sbert.chunking import Chunk, encode_chunks, split
 from sbert.encoder import SentenceEncoder
 from sbert.functional import Float32, maxsim
 from sbert.inputs.arguments import check_choice, check_count, check_model, known_arguments
@@ -142,6 +141,7 @@ class HybridIndex:
         ids: Iterable[Id] | None = None,
         metadata: Iterable[dict[str, Any]] | None = None,
         chunk: int | None = None,
+        late: bool = False,
     ) -> None:
         """Add documents. After an error, none of them was added.
 
@@ -152,14 +152,17 @@ class HybridIndex:
             metadata: One dict per document, of what JSON can hold. Default: empty.
             chunk: Split documents into passages of at most so many tokens (``sbert.chunking.split``), which have a
                 vector each. Default: one vector per document, of as much as the model reads.
+            late: Pool the vector of each passage from the whole document (late chunking, as in ``encode_chunks``): more
+                documents are found, but the passage that is returned is the right one less often. Without ``chunk``, a
+                passage has as many tokens as the model reads.
 
         Raises:
             OSError: If the disk is full, or another process is busy with the folder for two minutes.
             TypeError: If a document is not a str, or an id is neither an integer nor a string.
-            ValueError: If an id is there already or given twice, JSON cannot hold the metadata, or there are more or
-                fewer ids or metadata than documents.
+            ValueError: If an id is there already or given twice, JSON cannot hold the metadata, there are more or fewer
+                ids or metadata than documents, or ``chunk`` or ``late`` does not fit the model.
         """
-        self._change(documents, ids, metadata, chunk, replaces=False)
+        self._change(documents, ids, metadata, chunk, late, replaces=False)
 
     @known_arguments
     def update(
@@ -168,6 +171,7 @@ class HybridIndex:
         ids: Iterable[Id],
         metadata: Iterable[dict[str, Any]] | None = None,
         chunk: int | None = None,
+        late: bool = False,
     ) -> None:
         """Replace documents by others with the same ids. After an error, none of them was replaced.
 
@@ -176,6 +180,7 @@ class HybridIndex:
             ids: Ids in the index.
             metadata: As of ``add``. Default: that of the documents before.
             chunk: As of ``add``.
+            late: As of ``add``.
 
         Raises:
             KeyError: If an id is not in the index.
@@ -185,7 +190,7 @@ class HybridIndex:
         """
         if ids is None:
             raise TypeError("ids is None; pass the id of each document")
-        self._change(documents, ids, metadata, chunk, replaces=True)
+        self._change(documents, ids, metadata, chunk, late, replaces=True)
 
     def remove(self, ids: Iterable[Id]) -> None:
         """Remove documents.
@@ -201,7 +206,7 @@ class HybridIndex:
             if len(positions):
                 self._write(loaded, positions, [], {})
 
-    def _change(self, documents: Any, ids: Any, metadata: Any, chunk: int | None, replaces: bool) -> None:
+    def _change(self, documents: Any, ids: Any, metadata: Any, chunk: int | None, late: bool, replaces: bool) -> None:
         texts = list(rows_of(documents, "documents"))
         names = list(ids) if isinstance(ids, Iterable) and not isinstance(ids, (str, bytes)) else ids
         notes = None if metadata is None else metadata_json(metadata, len(texts))
@@ -209,7 +214,7 @@ class HybridIndex:
             self._follow().new_ids(names, len(texts), replaces)  # Encoding takes time, so errors come first.
         if not texts:
             return
-        spans, vectors, sparse, codes = self._encode(texts, chunk)
+        spans, vectors, sparse, codes = self._encode(texts, chunk, late)
         terms = [terms_of(text, self.language) for text in texts]
         with self._lock, self._documents.transaction("IMMEDIATE"):
             loaded = self._follow()
@@ -225,15 +230,17 @@ class HybridIndex:
             if self.token_vectors:
                 self._documents.write_codes(zip((record.row for record in new), codes, strict=True))
 
-    def _encode(self, texts: list[str], chunk: int | None) -> tuple[list[bytes], ...]:
+    def _encode(self, texts: list[str], chunk: int | None, late: bool) -> tuple[list[bytes], ...]:
         """The characters and the vectors of each document's passages, its sparse vector, and its tokens' codes."""
-        chunks = [Chunk(number, 0, len(text)) for number, text in enumerate(texts)]
-        if chunk is not None:
-            parts = split(self.model, texts, chunk, **with_role_prompt(self.model.prompts, "document", {}))
-            with_parts = {passage.document for passage in parts}  # The others have no tokens.
-            chunks = sorted([*parts, *(passage for passage in chunks if passage.document not in with_parts)])
+        role: Any = with_role_prompt(self.model.prompts, "document", {})
+        parts = split(self.model, texts, chunk, **role) if late or chunk is not None else []
+        in_parts = {part.document for part in parts}  # The others, such as empty ones, are passages themselves.
+        chunks = sorted([*parts, *(Chunk(row, 0, len(text)) for row, text in enumerate(texts) if row not in in_parts)])
         passages, owners = [passage.text(texts) for passage in chunks], np.array([part.document for part in chunks])
-        vectors = np.asarray(self.model.encode_document(passages), "<f4")
+        if late:
+            _, vectors = encode_chunks(self.model, texts, chunks=chunks, late=True, **role)
+        else:
+            vectors = np.asarray(self.model.encode_document(passages), "<f4")
         ends = np.searchsorted(owners, np.arange(len(texts)), side="right")
         sparse = [b""] * len(texts)
         if self.sparse_model is not None:
@@ -337,9 +344,7 @@ class HybridIndex:
                 hits.append(loaded.search(vectors, deepest, allowed, similarity))
             if sparse is not None:
                 hits.append(search_postings(loaded.sparse, sparse, deepest, allowed))
-            best = hits[0]
-            if by == "hybrid":
-                best = hybrid_hits(hits, asked, loaded.postings, self.language, depth)
+            best = hybrid_hits(hits, asked, loaded.postings, self.language, depth) if by == "hybrid" else hits[0]
             if tokens is not None:
                 best = self._rank_by_tokens(loaded, best, tokens, k)
             results = self._results(loaded, best, vectors, similarity)
