@@ -54,7 +54,7 @@ def token_limit(reader: Tokenizing, max_tokens: int | None, prompt: str) -> int:
     limit = check_positive("max_tokens", max_tokens)
     if reader.max_seq_length is None:
         if limit is None:
-            raise ValueError("the model has no maximum length; pass max_tokens")
+            raise ValueError("the model has no maximum length; pass max_tokens (chunk= of an index)")
         return limit
     leading, trailing = reader.special_tokens
     before = prompt_length(reader, prompt) if prompt else leading

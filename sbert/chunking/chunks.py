@@ -106,7 +106,8 @@ def encode_chunks(
         documents: The documents.
         max_tokens: As in ``split``.
         overlap: As in ``split``.
-        chunks: (document, start, end) of given passages, instead of ``max_tokens`` and ``overlap``.
+        chunks: (document, start, end) of given passages, instead of ``max_tokens`` and ``overlap``. An empty document
+            has one passage, (document, 0, 0).
         late: Whether to use late chunking.
         prompt_name: Name of the model's prompt to put before each passage or, if late, before each window.
         prompt: Text of that prompt, instead of a name.

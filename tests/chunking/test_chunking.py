@@ -232,6 +232,19 @@ def test_one_passage_of_a_whole_document_is_the_document(pooling: Any) -> None:
     np.testing.assert_allclose(vectors, chain.encode(texts), atol=1e-6)
 
 
+def test_white_space_that_is_a_token_does_not_overfill_a_passage() -> None:
+    reader = Transformer(small.bert_model(), small.wrapped(small.byte_bpe(), 64), 24)
+    encoder = SentenceEncoder(reader, Pooling(), device="cpu")
+    text = "x" * ROOM + "\n \n"
+    chunks, vectors = encode_chunks(encoder, text, late=True)
+    assert chunks == [Chunk(0, 0, ROOM)]
+    ids = torch.tensor([reader.tokenizer("x" * ROOM).input_ids])
+    assert ids.shape == (1, 24)
+    with torch.no_grad():
+        hidden = reader.auto_model(ids).last_hidden_state[0, :-1]  # The last token stands behind the white space.
+    np.testing.assert_allclose(vectors[0], hidden.mean(0), atol=1e-6)
+
+
 @pytest.mark.parametrize("part", [4, 32])
 def test_windows_of_a_long_document(encoder: SentenceEncoder, part: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each passage is pooled from one window, and no window begins or ends close by, but where the document does."""

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sbert import Dense, SentenceEncoder
+from sbert import Dense, Pooling, SentenceEncoder
 from sbert.chunking import encode_chunks, split
 from sbert.search import BM25, Hits, HybridIndex, Index, Result
 from sbert.search.index import bm25, documents, hybrid_index, passages
@@ -262,16 +262,18 @@ def test_filters_that_nothing_fulfils_and_that_are_refused() -> None:
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_passages(model: SentenceEncoder, late: bool) -> None:
+@pytest.mark.parametrize("prompt", ["", "a small passage: "])
+def test_passages(model: SentenceEncoder, late: bool, prompt: str) -> None:
     """Each belongs to the characters that it is said to come from, and documents are compared by them."""
+    model = SentenceEncoder(*model, device="cpu", prompts={"passage": prompt})
     long = [". ".join(TEXTS[low : low + 10]) + "." for low in range(0, 60, 10)]
     texts = [*long, "cat", "", " \n "]
     index = HybridIndex(model)
     index.add(texts[:4], chunk=16, late=late)
     index.add(texts[4:], chunk=16, late=late)
-    chunks = [*split(model, texts, 16), (7, 0, 0), (8, 0, 3)]
+    chunks = [*split(model, texts, 16, prompt=prompt), (7, 0, 0), (8, 0, 3)]
     assert len(chunks) > 12
-    _, passages = encode_chunks(model, texts, chunks=chunks, late=late)
+    _, passages = encode_chunks(model, texts, chunks=chunks, late=late, prompt=prompt)
     for k in (1, 3, 20):
         scores = model.similarity(model.encode_query(QUERIES), passages)
         for results, row in zip(index.search(QUERIES, k, by="dense"), scores, strict=True):
@@ -287,12 +289,16 @@ def test_passages(model: SentenceEncoder, late: bool) -> None:
     [[first, *_]] = index.search(TEXTS[34], by="lexical")
     assert (first.text, first.start, first.end) == (texts[first.id], 0, len(texts[first.id]))
     index.update([long[0]], [0], chunk=16, late=not late)
-    _, passages = encode_chunks(model, long[:1], 16, late=not late)
+    _, passages = encode_chunks(model, long[:1], 16, late=not late, prompt=prompt)
     best = float(model.similarity(model.encode_query(QUERIES[0]), passages).max())
     scores = {result.id: result.score for result in index.search(QUERIES[0], 20, by="dense")[0]}
     assert scores[0] == pytest.approx(best, abs=1e-6)
     index.update([long[0]], [0], chunk=None)
     assert next(result for result in index.search(QUERIES[0])[0] if result.id == 0).end == len(long[0])
+    index = HybridIndex(SentenceEncoder(model[0], Pooling("cls"), device="cpu"))
+    with pytest.raises(ValueError, match="pass late=False"):
+        index.add(texts, chunk=16, late=True)
+    assert len(index) == 0
 
 
 def test_reranking(model: SentenceEncoder) -> None:

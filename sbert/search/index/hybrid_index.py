@@ -152,9 +152,10 @@ class HybridIndex:
             metadata: One dict per document, of what JSON can hold. Default: empty.
             chunk: Split documents into passages of at most so many tokens (``sbert.chunking.split``), which have a
                 vector each. Default: one vector per document, of as much as the model reads.
-            late: Pool the vector of each passage from the whole document (late chunking, as in ``encode_chunks``): more
-                documents are found, but the passage that is returned is the right one less often. Without ``chunk``, a
-                passage has as many tokens as the model reads.
+            late: Whether the model reads each document as a whole, and the vector of each passage is pooled from its
+                own tokens (late chunking, as in ``encode_chunks``): more long documents are found, but the passage that
+                is returned is the right one less often. Without ``chunk``, a passage has as many tokens as the model
+                reads. ``sparse_model`` and ``token_vectors`` read each passage alone.
 
         Raises:
             OSError: If the disk is full, or another process is busy with the folder for two minutes.
@@ -374,10 +375,8 @@ class HybridIndex:
         # In a lexical or sparse search, a document without any word of the query has the score 0.
         chosen = hits.scores != 0 if vectors is None else np.ones(hits.scores.shape, bool)
         query_ids, positions = chosen.nonzero()[0], hits.ids[chosen]
-        spans = None
-        if vectors is not None:
-            best = loaded.best_passages(vectors, query_ids, positions, similarity)
-            spans = loaded.spans[best].tolist()
+        best = None if vectors is None else loaded.best_passages(vectors, query_ids, positions, similarity)
+        spans = None if best is None else loaded.spans[best].tolist()
         rows, scores = loaded.rows[positions].tolist(), hits.scores[chosen].tolist()
         texts = self._documents.texts(dict.fromkeys(rows))
         results: list[list[Result]] = [[] for _ in hits.scores]
