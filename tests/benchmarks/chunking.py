@@ -3,8 +3,8 @@
 OMP_NUM_THREADS=1 python -m tests.benchmarks.chunking [--model MODEL] [--rounds 5] [--data FOLDER]
 
 Documents have 200, 1,000 and 5,000 random words. A ratio is the median over the rounds. With --data, also nDCG@10 of
-the best passage on the long documents of FOLDER/retrieval_dev/time, and of queries of three to five words of a sentence
-the part for which the passage with this sentence is the best one of its document.
+the best passage on the long documents of FOLDER/retrieval_dev/time; and for queries of three to five words of a
+sentence, how often the passage with this sentence is the best one of its document.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TOTAL = 20_000  # Words of all documents.
 
 
 def measure_quality(model: SentenceEncoder, data: Retrieval, tokens: int, late: bool) -> tuple[float, float]:
-    """nDCG@10, by the best passage of each document, and the part of sentences found in theirs, both times 100."""
+    """nDCG@10, by the best passage of each document, and how often the right passage is its best, both times 100."""
     chunks, vectors = encode_chunks(model, data.corpus.values(), tokens, late=late)
     names, owners = [*data.corpus], np.array([chunk.document for chunk in chunks])
     scores = model.encode_query([*data.queries.values()]) @ vectors.T
@@ -39,14 +39,14 @@ def measure_quality(model: SentenceEncoder, data: Retrieval, tokens: int, late: 
         relevant = data.relevant[query]
         grades = [relevant.get(names[position], 0) for position in np.argsort(-row)]
         figures.append(ndcg_at(grades, 10, [*relevant.values()]))
-    documents, choose, found = [*data.corpus.values()], random.Random(0), []
-    for document in range(len(documents)):
-        own = np.flatnonzero(owners == document)
-        passage = choose.choice(own)
-        query = few_words(choose.choice(END.split(chunks[passage].text(documents))), choose)
-        if query and len(own) > 1:
-            found.append(own[np.argmax(vectors[own] @ model.encode_query(query))] == passage)
-    return 100 * float(np.mean(figures)), 100 * float(np.mean(found))
+    texts, choose, right = [*data.corpus.values()], random.Random(0), []
+    for document in range(len(texts)):
+        passages = np.flatnonzero(owners == document)
+        passage = choose.choice(passages)
+        query = few_words(choose.choice(END.split(chunks[passage].text(texts))), choose)
+        if query and len(passages) > 1:
+            right.append(passages[np.argmax(vectors[passages] @ model.encode_query(query))] == passage)
+    return 100 * float(np.mean(figures)), 100 * float(np.mean(right))
 
 
 def main() -> None:
@@ -60,8 +60,8 @@ def main() -> None:
         if options.data:
             data = read_retrieval(options.data / "retrieval_dev" / "time")
             for late in (False, True):
-                quality, own = measure_quality(model, data, tokens, late)
-                print(f"TIME, {'late ' * late}passages of {tokens} tokens: {quality:.2f}, own passage {own:.1f} %")
+                quality, right = measure_quality(model, data, tokens, late)
+                print(f"TIME, {'late ' * late}passages of {tokens} tokens: {quality:.2f}, right passage {right:.1f} %")
         for words in (200, 1000, 5000):
             sentences = [" ".join(draw.choices(WORDS, k=10)) + "." for _ in range(TOTAL // 10)]
             texts = [" ".join(sentences[start : start + words // 10]) for start in range(0, TOTAL // 10, words // 10)]

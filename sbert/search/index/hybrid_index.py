@@ -153,9 +153,9 @@ class HybridIndex:
             chunk: Split documents into passages of at most so many tokens (``sbert.chunking.split``), which have a
                 vector each. Default: one vector per document, of as much as the model reads.
             late: Whether the model reads each document as a whole, and the vector of each passage is pooled from its
-                own tokens (late chunking, as in ``encode_chunks``): more long documents are found, but the passage that
-                is returned is the right one less often. Without ``chunk``, a passage has as many tokens as the model
-                reads. ``sparse_model`` and ``token_vectors`` read each passage alone.
+                own tokens (late chunking, as in ``encode_chunks``): vectors find more long documents, but the passage
+                that is returned is the right one less often. Without ``chunk``, a passage has as many tokens as the
+                model reads. ``sparse_model`` and ``token_vectors`` read each passage alone.
 
         Raises:
             OSError: If the disk is full, or another process is busy with the folder for two minutes.
